@@ -46,7 +46,7 @@ READINGS = ["cross", "fixed", "exact"]
 
 
 @pytest.fixture
-def count_fallbacks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def fallbacks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by one per computation sample by sample."""
     calls: list[int] = []
     usual = kernels._compute_sample_by_sample
@@ -71,18 +71,18 @@ def compute_kernel(
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("case", NETWORKS)
 def test_without_batch_norm_every_reading_equals_the_gradient_of_each_sample(
-    case, reading, count_fallbacks
+    case, reading, fallbacks
 ):
     make, shape = NETWORKS[case]
     model = randomise(make())
     data = make_batch(*shape)
     check_kernels(model, data, reading)
-    assert len(count_fallbacks) == (2 if reading == "exact" else 0)
+    assert len(fallbacks) == (2 if reading == "exact" else 0)
 
 
 @pytest.mark.parametrize("padding_idx", [None, 0])
 @pytest.mark.parametrize("reading", READINGS)
-def test_an_embedding_may_be_tied_with_the_head(reading, padding_idx, count_fallbacks):
+def test_an_embedding_may_be_tied_with_the_head(reading, padding_idx, fallbacks):
     """The padding row gets no gradient from the embedding, but one from the head."""
 
     def run(net: Any, x: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def test_an_embedding_may_be_tied_with_the_head(reading, padding_idx, count_fall
     index = torch.tensor([[0, 3, 3], [2, 0, 5], [6, 5, 1]])
     data = Batch(index, torch.zeros(3, dtype=torch.long))
     check_kernels(model, data, reading)
-    assert len(count_fallbacks) == (2 if reading == "exact" else 0)
+    assert len(fallbacks) == (2 if reading == "exact" else 0)
 
 
 def test_a_kernel_can_be_limited_to_layers():
@@ -117,15 +117,15 @@ def test_a_kernel_can_be_limited_to_layers():
 
 @pytest.mark.parametrize("reading", ["cross", "fixed"])
 @pytest.mark.parametrize("case", FALLBACKS)
-def test_functions_without_a_rule_are_computed_sample_by_sample(case, reading, count_fallbacks):
+def test_functions_without_a_rule_are_computed_sample_by_sample(case, reading, fallbacks):
     make, shape = FALLBACKS[case]
     model = randomise(make())
     data = make_batch(*shape)
     check_kernels(model, data, reading)
-    assert count_fallbacks == [1, 1]
+    assert fallbacks == [1, 1]
 
 
-def test_with_batch_norm_functions_without_a_rule_are_unsupported_in_reading_cross(count_fallbacks):
+def test_with_batch_norm_functions_without_a_rule_are_unsupported_in_reading_cross(fallbacks):
     model = randomise(make_standardised(nn.BatchNorm2d(4)))
     data = make_batch(*IMAGES)
     with pytest.raises(
@@ -133,10 +133,10 @@ def test_with_batch_norm_functions_without_a_rule_are_unsupported_in_reading_cro
         match=r"unsupported: no per-sample gradient of a parameter used by .*(mean|__sub__)",
     ):
         compute_kernel(model, data, "cross")
-    assert not count_fallbacks
+    assert not fallbacks
     for reading in ("fixed", "exact"):
         check_kernels(model, data, reading, LOOPS[reading])
-    assert count_fallbacks == [1] * 4
+    assert fallbacks == [1] * 4
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -156,9 +156,7 @@ def test_an_output_that_depends_on_no_parameter_is_disconnected(reading):
 @pytest.mark.parametrize("outputs", ["sum", "label", "loss"])
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("case", NORMED)
-def test_with_batch_norm_each_reading_equals_its_definition(
-    case, reading, outputs, count_fallbacks
-):
+def test_with_batch_norm_each_reading_equals_its_definition(case, reading, outputs, fallbacks):
     make, shape = NORMED[case]
     model = randomise(make())
     data = make_batch(*shape)
@@ -166,7 +164,7 @@ def test_with_batch_norm_each_reading_equals_its_definition(
     assert_same_kernel(
         compute_kernel(model, data, reading, outputs), LOOPS[reading](model, data, scalars), model
     )
-    assert len(count_fallbacks) == (reading == "exact")
+    assert len(fallbacks) == (reading == "exact")
 
 
 def test_the_readings_differ_where_batch_norm_couples_samples():

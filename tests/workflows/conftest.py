@@ -1,4 +1,4 @@
-"""Tables of known results, as for the benchmarks; and a space of a user's own."""
+"""Tables of known results, as for the benchmarks, and a space in a user's file."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ def mynet(choose, task):
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A space in a file of the folder we are in."""
+def own_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Write a space into a file of the working directory and return its reference."""
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(MINE)
     return "./mine.py:mynet"

@@ -21,9 +21,7 @@ def index_by_proxy(result: BenchmarkResult) -> dict:
     return {row.proxy: row for row in result.proxy_results}
 
 
-def test_params_rank_networks_like_the_sizes_in_the_table(
-    load_table, data_root, tmp_path
-):
+def test_params_rank_networks_like_the_sizes_in_the_table(load_table, data_root, tmp_path):
     table = load_table("nasbench201")
     result = bench(
         "nasbench201",
@@ -73,10 +71,13 @@ def test_the_options_of_a_space_are_kept(load_table, data_root, tmp_path):
     small = bench("nasbench201(channels=4)", "params", run=tmp_path / "a", **options)
     default = bench("nasbench201", "params", run=tmp_path / "b", **options)
     assert small.archs == default.archs
-    pairs = zip(index_by_proxy(small)["params"].scores, index_by_proxy(default)["params"].scores, strict=True)
-    assert all(
-        few < many / 8 for few, many in pairs
-    )  # a quarter of the channels: about a sixteenth of the weights
+    pairs = zip(
+        index_by_proxy(small)["params"].scores,
+        index_by_proxy(default)["params"].scores,
+        strict=True,
+    )
+    # A quarter of the channels: about a sixteenth of the weights
+    assert all(few < many / 8 for few, many in pairs)
 
 
 def test_a_run_resumes_and_grows(load_table, data_root, tmp_path):
@@ -95,7 +96,10 @@ def test_a_run_resumes_and_grows(load_table, data_root, tmp_path):
 def test_a_network_that_fails_is_counted(load_table, data_root, tmp_path):
     """The table contains cells without a path from input to output; their accuracy is that of guessing."""
     load_table("nasbench201")
-    samples = (load_ground_truth("nasbench201", None, None, None, 6, seed, data_root) for seed in range(100))
+    samples = (
+        load_ground_truth("nasbench201", None, None, None, 6, seed, data_root)
+        for seed in range(100)
+    )
     seed, truth = next(
         (seed, sample) for seed, sample in enumerate(samples) if min(sample.values) < 15
     )
@@ -103,7 +107,9 @@ def test_a_network_that_fails_is_counted(load_table, data_root, tmp_path):
         "nasbench201", "meco", samples=6, seed=seed, data="noise", run=tmp_path, data_root=data_root
     )
     row = index_by_proxy(result)["meco"]
-    failed_truths = [value for value, score in zip(result.truth, row.scores, strict=True) if score is None]
+    failed_truths = [
+        value for value, score in zip(result.truth, row.scores, strict=True) if score is None
+    ]
     assert result.truth == truth.values
     assert row.failures == {"disconnected": len(failed_truths)}
     assert row.n == 6 - len(failed_truths)
@@ -119,7 +125,9 @@ def test_a_network_that_fails_is_counted(load_table, data_root, tmp_path):
         ("transnas_micro", "validation accuracy on class_scene, transnas", "%"),
     ],
 )
-def test_every_space_has_a_default_ground_truth(load_table, data_root, tmp_path, space, about, unit):
+def test_every_space_has_a_default_ground_truth(
+    load_table, data_root, tmp_path, space, about, unit
+):
     load_table({"darts": "nasbench301", "transnas_micro": "transnas"}.get(space, space))
     options = {"samples": 3, "data": "noise", "run": tmp_path, "data_root": data_root}
     result = bench(space, "params", "class_scene" if space == "transnas_micro" else None, **options)

@@ -1,4 +1,4 @@
-"""Which proxy works on a space of the user's own."""
+"""`calibrate` recommends a proxy for a user's own space."""
 
 import sys
 from dataclasses import replace
@@ -26,7 +26,7 @@ from untrained.workflows.report import report
 TRUTH = (1.0, 2.0, 3.0, 4.0)
 
 
-def row(name: str, scores: tuple[float | None, ...], cost: float = 1.0, kind: str = "proxy"):
+def make_row(name: str, scores: tuple[float | None, ...], cost: float = 1.0, kind: str = "proxy"):
     failures = {"nan": 1} if None in scores else {}
     return compare_with_truth(ProxyScores(name, "", kind, True, (scores,), cost, failures), TRUTH)
 
@@ -40,17 +40,22 @@ def test_architectures_are_spread_over_sizes():
     assert [arch["n"] for arch in _spread_over_sizes(records, 9)] == [1, 3, 5, 7, 9]
 
 
-def test_the_best_of_those_that_judged_everybody_is_recommended():
-    best, good = row("best", (1.0, 2.0, 3.0, None)), row("good", (1.0, 3.0, 2.0, 4.0))
-    bad = row("bad", (4.0, 3.0, 2.0, 1.0))
-    assert recommend_proxy([best, good, bad]) == "good"
-    assert recommend_proxy([good, row("cheap", (1.0, 3.0, 2.0, 4.0), cost=0.5)]) == "cheap"
-    assert recommend_proxy([bad]) == "params"
-    assert recommend_proxy([row("random", (1.0, 2.0, 3.0, 4.0), kind="baseline"), bad]) == "params"
+def test_the_best_proxy_without_failures_is_recommended():
+    best = make_row("best", (1.0, 2.0, 3.0, None))
+    good = make_row("good", (1.0, 3.0, 2.0, 4.0))
+    inverted = make_row("bad", (4.0, 3.0, 2.0, 1.0))
+    assert recommend_proxy([best, good, inverted]) == "good"
+    assert recommend_proxy([good, make_row("cheap", (1.0, 3.0, 2.0, 4.0), cost=0.5)]) == "cheap"
+    assert recommend_proxy([inverted]) == "params"
+    assert (
+        recommend_proxy([make_row("random", (1.0, 2.0, 3.0, 4.0), kind="baseline"), inverted])
+        == "params"
+    )
 
 
-def test_parameters_are_not_praised_where_nothing_ranked():
-    good, bad = row("good", (1.0, 3.0, 2.0, 4.0)), row("params", (4.0, 3.0, 2.0, 1.0))
+def test_the_advice_says_if_no_proxy_is_better_than_chance():
+    good = make_row("good", (1.0, 3.0, 2.0, 4.0))
+    bad = make_row("params", (4.0, 3.0, 2.0, 1.0))
     assert (
         _make_advice([good, bad], "good") == "Search by good: it ranked these architectures best."
     )
@@ -63,25 +68,24 @@ def test_parameters_are_not_praised_where_nothing_ranked():
     )
 
 
-def between(name: str, low: float, high: float, kind: str = "proxy"):
-    """Judged with this interval, and the middle of it as its correlation."""
+def make_row_with_interval(name: str, low: float, high: float, kind: str = "proxy"):
+    """Make a result with this interval and its middle as correlation."""
     return replace(
-        row(name, TRUTH, kind=kind), statistics={"spearman": Estimate((low + high) / 2, low, high)}
+        make_row(name, TRUTH, kind=kind),
+        statistics={"spearman": Estimate((low + high) / 2, low, high)},
     )
 
 
-def test_caution_says_how_many_cannot_be_told_from_the_best():
-    best, near, far = (
-        between("best", 0.5, 0.9),
-        between("near", 0.1, 0.5),
-        between("far", -0.4, 0.4),
-    )
-    said = _describe_certainty([best, near, far], 12, "accuracy")
+def test_the_certainty_says_how_many_proxies_do_not_differ_from_the_best():
+    best = make_row_with_interval("best", 0.5, 0.9)
+    near = make_row_with_interval("near", 0.1, 0.5)
+    far = make_row_with_interval("far", -0.4, 0.4)
+    sentence = _describe_certainty([best, near, far], 12, "accuracy")
     assert (
         "the intervals are wide: 1 of the other 2 do not differ significantly from best. "
-        "Proxies far below it" in said
+        "Proxies far below it" in sentence
     )
-    flat = [row("flat", (1.0, 1.0, 1.0, 1.0))]
+    flat = [make_row("flat", (1.0, 1.0, 1.0, 1.0))]
     assert "reached the same accuracy, so proxies cannot be compared" in _describe_certainty(
         flat, 4, "accuracy"
     )
@@ -90,46 +94,52 @@ def test_caution_says_how_many_cannot_be_told_from_the_best():
     )
 
 
-def test_an_order_without_a_mistake_tells_nobody_apart():
-    """Four of four in the right order, as any random order of four is once in 24."""
-    best, other = row("best", (1.0, 2.0, 3.0, 4.0)), row("other", (1.0, 2.0, 4.0, 3.0))
-    wrong = row("wrong", (4.0, 3.0, 2.0, 1.0))
-    said = _describe_certainty([best, other, wrong], 4, "accuracy")
-    assert said.startswith(
+def test_a_perfect_order_without_an_interval_separates_no_proxies():
+    """Four of four are in the right order, which happens by chance once in 24."""
+    best = make_row("best", (1.0, 2.0, 3.0, 4.0))
+    other = make_row("other", (1.0, 2.0, 4.0, 3.0))
+    wrong = make_row("wrong", (4.0, 3.0, 2.0, 1.0))
+    sentence = _describe_certainty([best, other, wrong], 4, "accuracy")
+    assert sentence.startswith(
         "With 4 trainings best has no interval: "
         "2 of the other 2 do not differ significantly from best."
     )
-    assert "trusted on these data" not in said
+    assert "trusted on these data" not in sentence
 
 
-@pytest.mark.parametrize(("high", "apart"), [(0.4, True), (0.6, False)])
-def test_terminal_and_page_agree_on_who_is_told_apart(high, apart):
-    rows = (between("best", 0.5, 0.9), between("params", -0.4, high, "baseline"))
-    said = _describe_certainty(rows, 12, "accuracy")
+@pytest.mark.parametrize(("high", "differs"), [(0.4, True), (0.6, False)])
+def test_terminal_and_page_agree_on_significant_differences(high, differs):
+    rows = (
+        make_row_with_interval("best", 0.5, 0.9),
+        make_row_with_interval("params", -0.4, high, "baseline"),
+    )
+    sentence = _describe_certainty(rows, 12, "accuracy")
     headline = make_verdict(BenchmarkResult("", "", "", "", "", (), (), rows))
-    assert ("0 of the other 1 do not differ significantly from best" in said) == apart
-    assert ("confidence intervals do not overlap" in headline) == apart
-    assert ("1 of the other 1 do not differ significantly from best" in said) == (not apart)
-    assert ("confidence intervals overlap" in headline) == (not apart)
+    assert ("0 of the other 1 do not differ significantly from best" in sentence) == differs
+    assert ("confidence intervals do not overlap" in headline) == differs
+    assert ("1 of the other 1 do not differ significantly from best" in sentence) == (not differs)
+    assert ("confidence intervals overlap" in headline) == (not differs)
 
 
-def test_a_calibration_of_the_users_own_space_and_the_search_that_goes_by_it(mine):
-    ask = {"trainings": 5, "epochs": 1, "samples": 120, "workers": 1}
-    found = calibrate(mine, "grad_norm,naswot", "digits", **ask)
-    assert len(found.archs) == len(found.truth) == 5
+def test_a_search_uses_the_calibration_of_its_space(own_space):
+    options = {"trainings": 5, "epochs": 1, "samples": 120, "workers": 1}
+    calibration = calibrate(own_space, "grad_norm,naswot", "digits", **options)
+    assert len(calibration.archs) == len(calibration.truth) == 5
     assert {"grad_norm", "naswot", "params", "flops", "random"} <= {
-        r.proxy for r in found.proxy_results
+        r.proxy for r in calibration.proxy_results
     }
-    assert all(0 <= accuracy <= 100 for accuracy in found.truth)
-    assert found.following == f"untrained search --space {mine} --data digits --proxy auto"
-    with Store(Path(found.folder) / "records.sqlite") as store:
+    assert all(0 <= accuracy <= 100 for accuracy in calibration.truth)
+    assert (
+        calibration.following == f"untrained search --space {own_space} --data digits --proxy auto"
+    )
+    with Store(Path(calibration.folder) / "records.sqlite") as store:
         before = len(store)
-    again = calibrate(mine, "grad_norm,naswot", "digits", **ask)
-    assert (again.truth, again.proxy_results) == (found.truth, found.proxy_results)
-    with Store(Path(found.folder) / "records.sqlite") as store:
+    again = calibrate(own_space, "grad_norm,naswot", "digits", **options)
+    assert (again.truth, again.proxy_results) == (calibration.truth, calibration.proxy_results)
+    with Store(Path(calibration.folder) / "records.sqlite") as store:
         assert len(store) == before
-    result = search(mine, "auto", budget=3, run="run", workers=1)
-    assert result.run.config.proxy == found.recommended
+    result = search(own_space, "auto", budget=3, run="run", workers=1)
+    assert result.run.config.proxy == calibration.recommended
 
 
 OWN = """
@@ -140,48 +150,48 @@ def good(probe):
 """
 
 
-def test_a_proxy_of_the_users_own_is_recommended_as_it_was_typed(mine, monkeypatch):
+def test_a_users_proxy_is_recommended_by_its_reference(own_space, monkeypatch):
     with Path("mine.py").open("a") as file:
         file.write(OWN)
     monkeypatch.setattr(sys.modules[calibrate.__module__], "recommend_proxy", lambda rows: "good")
-    ask = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
-    found = calibrate(mine, "naswot,./mine.py:good", "digits", **ask)
-    assert found.recommended == "./mine.py:good"
-    assert found.advice.startswith("Search by ./mine.py:good: ")
-    result = search(mine, "auto", budget=3, run="run", workers=1)
+    options = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
+    calibration = calibrate(own_space, "naswot,./mine.py:good", "digits", **options)
+    assert calibration.recommended == "./mine.py:good"
+    assert calibration.advice.startswith("Search by ./mine.py:good: ")
+    result = search(own_space, "auto", budget=3, run="run", workers=1)
     assert result.run.config.proxy == "./mine.py:good"
 
 
-def test_a_calibration_elsewhere_is_followed_by_name(mine):
-    """`auto` would look in the default folder, where there is none."""
-    ask = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
-    found = calibrate(mine, "params", "digits", **ask, run="elsewhere")
+def test_the_command_after_a_calibration_in_another_folder_names_the_proxy(own_space):
+    """`auto` would search the default folder, which has no calibration."""
+    options = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
+    calibration = calibrate(own_space, "params", "digits", **options, run="elsewhere")
     assert (
-        found.following
-        == f"untrained search --space {mine} --data digits --proxy {found.recommended}"
+        calibration.following
+        == f"untrained search --space {own_space} --data digits --proxy {calibration.recommended}"
     )
 
 
-def test_a_calibration_on_a_click_log_speaks_of_auc(tmp_path):
-    ask = {"trainings": 4, "epochs": 1, "samples": 120, "workers": 1}
-    found = calibrate(
-        "nasrec_small(blocks=1)", "params", "clicks:rows=600", **ask, run=tmp_path / "run"
+def test_a_calibration_on_clicks_uses_auc(tmp_path):
+    options = {"trainings": 4, "epochs": 1, "samples": 120, "workers": 1}
+    calibration = calibrate(
+        "nasrec_small(blocks=1)", "params", "clicks:rows=600", **options, run=tmp_path / "run"
     )
-    assert found.truth_about.startswith("held-out AUC on clicks:rows=600")
-    page = report(found.folder).read_text()
+    assert calibration.truth_about.startswith("held-out AUC on clicks:rows=600")
+    page = report(calibration.folder).read_text()
     assert "held-out AUC" in page
     assert "accuracy" not in page.lower()
 
 
-def test_auto_without_a_calibration_says_what_to_type(mine):
+def test_the_error_for_auto_without_a_calibration_says_what_to_type(own_space):
     with pytest.raises(
         UsageError, match=r"`untrained calibrate --space ./mine.py:mynet` makes it$"
     ):
-        search(mine, "auto", budget=3, run="run")
+        search(own_space, "auto", budget=3, run="run")
     assert not Path("run").exists()
 
 
-def test_trainings_that_fail_are_named(tmp_path, monkeypatch):
+def test_the_error_for_failed_trainings_names_the_first_failure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = "import untrained as ut\nfrom torch import nn\n\n@ut.space\ndef net(choose, task):\n"
     text += "    choose('n', list(range(9)))\n    return nn.Sequential(nn.Flatten(), nn.Linear(7, task.num_classes))\n"
@@ -193,7 +203,7 @@ def test_trainings_that_fail_are_named(tmp_path, monkeypatch):
         calibrate("./bad.py:net", "params", "digits", trainings=4, epochs=1, samples=50, workers=1)
 
 
-@pytest.mark.parametrize("ask", [{"trainings": 3}, {"epochs": 0}, {"samples": 9}])
-def test_too_little_effort_is_refused(ask):
-    with pytest.raises(UsageError, match=f"{next(iter(ask))} is .*; write a whole number from"):
-        calibrate("nasbench201", "params", **ask)
+@pytest.mark.parametrize("options", [{"trainings": 3}, {"epochs": 0}, {"samples": 9}])
+def test_too_small_numbers_are_refused(options):
+    with pytest.raises(UsageError, match=f"{next(iter(options))} is .*; write a whole number from"):
+        calibrate("nasbench201", "params", **options)

@@ -1,4 +1,4 @@
-"""From scores and truth to a judgement, in cases worked out by hand."""
+"""Comparisons of scores with the truth, in cases computed by hand."""
 
 from dataclasses import replace
 
@@ -20,57 +20,57 @@ TRUTH = (10.0, 20.0, 30.0, 40.0, 50.0)
 UP = ProxyScores("up", "about", "proxy", True, ((1.0, 2.0, 4.0, 3.0, 5.0),), cost=2.0)
 
 
-def value(found, name: str = "spearman") -> float:
-    estimate = found.statistics[name]
+def get_value(result, name: str = "spearman") -> float:
+    estimate = result.statistics[name]
     assert estimate is not None
     return estimate.value
 
 
-def test_statistics_are_those_of_scipy():
-    found = compare_with_truth(UP, TRUTH)
-    assert value(found) == pytest.approx(stats.spearmanr(UP.by_seed[0], TRUTH).statistic)
-    assert value(found, "kendall") == pytest.approx(
+def test_statistics_equal_those_of_scipy():
+    result = compare_with_truth(UP, TRUTH)
+    assert get_value(result) == pytest.approx(stats.spearmanr(UP.by_seed[0], TRUTH).statistic)
+    assert get_value(result, "kendall") == pytest.approx(
         stats.kendalltau(UP.by_seed[0], TRUTH).statistic
     )
-    assert value(found, "pearson") == pytest.approx(stats.pearsonr(UP.by_seed[0], TRUTH).statistic)
-    assert (found.n, found.failed, found.cost) == (5, 0, 2.0)
+    assert get_value(result, "pearson") == pytest.approx(
+        stats.pearsonr(UP.by_seed[0], TRUTH).statistic
+    )
+    assert (result.n, result.failed, result.cost) == (5, 0, 2.0)
 
 
-def test_a_proxy_whose_lower_scores_are_better_is_turned():
+def test_scores_are_inverted_if_lower_is_better():
     down = replace(UP, higher_is_better=False)
-    assert value(compare_with_truth(down, TRUTH)) == -value(compare_with_truth(UP, TRUTH))
-    assert (
-        value(compare_with_truth(down, TRUTH), "regret") == 40
-    )  # it chooses the first, which is the worst
+    assert get_value(compare_with_truth(down, TRUTH)) == -get_value(compare_with_truth(UP, TRUTH))
+    # It chooses the first, which is the worst
+    assert get_value(compare_with_truth(down, TRUTH), "regret") == 40
 
 
-def test_failures_are_counted_and_take_no_part():
+def test_failures_are_counted_and_excluded_from_statistics():
     column = replace(UP, by_seed=((1.0, None, 3.0, 2.0, None),), failures={"nan": 1, "oom": 1})
-    found = compare_with_truth(column, TRUTH)
-    assert (found.n, found.failed) == (3, 2)
-    assert value(found) == pytest.approx(stats.spearmanr([1, 3, 2], [10, 30, 40]).statistic)
-    assert found.scores == (1.0, None, 3.0, 2.0, None)
+    result = compare_with_truth(column, TRUTH)
+    assert (result.n, result.failed) == (3, 2)
+    assert get_value(result) == pytest.approx(stats.spearmanr([1, 3, 2], [10, 30, 40]).statistic)
+    assert result.scores == (1.0, None, 3.0, 2.0, None)
 
 
-def test_several_seeds_give_mean_and_spread_of_the_statistic_and_means_of_the_scores():
+def test_statistics_are_averaged_over_seeds():
     column = replace(UP, by_seed=((1.0, 2.0, 3.0, 4.0, 5.0), (1.0, 2.0, 3.0, 5.0, 4.0)))
     estimate = compare_with_truth(column, TRUTH).statistics["spearman"]
     assert estimate is not None
-    assert estimate.value == pytest.approx(
-        (1.0 + 0.9) / 2
-    )  # one swap of neighbours: 1 - 6 * 2 / (5 * 24)
+    # One swap of neighbours: 1 - 6 * 2 / (5 * 24)
+    assert estimate.value == pytest.approx((1.0 + 0.9) / 2)
     assert estimate.spread == pytest.approx(0.1 / 2**0.5)
     assert compare_with_truth(column, TRUTH).scores == (1.0, 2.0, 3.0, 4.5, 4.5)
 
 
-def test_who_failed_on_one_seed_has_no_mean_unless_seeds_are_about_different_architectures():
+def test_an_architecture_that_failed_on_one_seed_has_no_mean_unless_scores_are_partial():
     runs = ((1.0, 2.0, None), (3.0, None, None))
     assert replace(UP, by_seed=runs).means == (2.0, None, None)
     assert replace(UP, by_seed=runs, partial=True).means == (2.0, 2.0, None)
 
 
-def test_the_baseline_is_told_on_the_architectures_that_the_best_proxy_ranks():
-    """Without the first, which the proxy does not rank, sizes 3, 2, 4, 5 of 20, 30, 40, 50 have one swap of four."""
+def test_the_baseline_is_described_on_the_architectures_that_the_best_proxy_ranks():
+    """The proxy does not rank the first; the other sizes 3, 2, 4, 5 of 20, 30, 40, 50 have one swap: rho = 0.8."""
     size = compare_with_truth(
         ProxyScores("params", "", "baseline", True, ((1.0, 3.0, 2.0, 4.0, 5.0),)), TRUTH
     )
@@ -84,7 +84,7 @@ def test_the_baseline_is_told_on_the_architectures_that_the_best_proxy_ranks():
     assert describe_shared_baseline([size], TRUTH) == ""
 
 
-def test_what_is_not_defined_is_none_and_comes_last():
+def test_undefined_statistics_are_none_and_sorted_last():
     flat = compare_with_truth(replace(UP, proxy="flat", by_seed=((1.0,) * 5,)), TRUTH)
     assert set(flat.statistics.values()) == {None}
     worse = compare_with_truth(
@@ -98,23 +98,24 @@ def test_what_is_not_defined_is_none_and_comes_last():
     assert flat.row()["spearman"] is None
 
 
-def test_intervals_hold_their_value_and_rows_are_flat():
+def test_intervals_contain_their_value_and_rows_are_flat():
     row = compare_with_truth(UP, TRUTH).row()
     assert row["low"] <= row["spearman"] <= row["high"]
     assert (row["proxy"], row["n"], row["failed"]) == ("up", 5, 0)
     assert {"kendall", "kendall_low", "regret", "top_overlap", "precision_at_10"} <= set(row)
 
 
-def test_records_become_columns_by_seed():
+def test_scores_are_collected_by_seed():
     archs = [Arch("s", (("n", n),)) for n in range(2)]
-    task, bad = Task("d", (1,), 2), Failure("nan", "")
+    task = Task("d", (1,), 2)
+    failure = Failure("nan", "")
     records = [make_record(archs[0], "p@1", task, 0, 1.0), make_record(archs[0], "p@1", task, 1, 2.0),
-               make_record(archs[1], "p@1", task, 0, 3.0), make_record(archs[1], "p@1", task, 1, error=bad),
+               make_record(archs[1], "p@1", task, 0, 3.0), make_record(archs[1], "p@1", task, 1, error=failure),
                make_record(archs[0], "q@1", task, 0, 9.0)]  # fmt: skip
     assert collect_scores(records, "p@1", archs, (0, 1)) == (((1.0, 3.0), (2.0, None)), {"nan": 1})
 
 
-def test_combinations_add_ranks_and_count_who_repeats_another_once():
+def test_combinations_add_ranks_and_count_redundant_proxies_once():
     a = replace(UP, proxy="a", by_seed=((1.0, 2.0, 3.0, 4.0, 5.0),), cost=1)
     twin = replace(UP, proxy="twin", by_seed=((10.0, 20.0, 30.0, 40.0, 50.0),), cost=2)
     b = replace(UP, proxy="b", by_seed=((1.0, 2.0, 5.0, 3.0, 4.0),), cost=3)
@@ -123,7 +124,7 @@ def test_combinations_add_ranks_and_count_who_repeats_another_once():
     )
     whole, diverse = combine_proxies([a, twin, b, c])
     assert (whole.cost, whole.kind) == (10, "combination")
-    # ranks / 4 of a, twin, b, c; the third has no score by c, so it has no mean rank and takes no place
+    # Ranks / 4 of a, twin, b, c. The third has no score by c, so it has no mean rank and no rank.
     expected = [
         (1 + 1 + 1 + 1) / 16,
         (2 + 2 + 2 + 3) / 16,

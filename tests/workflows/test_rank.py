@@ -1,4 +1,4 @@
-"""Which of my networks should I train? Every factory in a file, and networks of timm, in the order of a proxy."""
+"""Rankings of a user's networks: all factories in a file, and networks of timm."""
 
 import sys
 from textwrap import dedent
@@ -51,76 +51,94 @@ MODELS = """
 
 
 @proxy(higher_is_better=False)
-def slight(probe):
-    """The number of parameters, of which fewer are better."""
+def count_params_inverted(probe):
+    """The number of parameters; fewer are better."""
     return float(probe.params)
 
 
-def params(width: int) -> int:
+def count_params(width: int) -> int:
     return 13 * width + 4 * width + 4
 
 
 @pytest.fixture
-def models(tmp_path, monkeypatch):
+def models_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "models.py").write_text(dedent(MODELS))
     return "./models.py"
 
 
-def test_all_factories_of_a_file_in_the_order_of_the_proxy(models):
-    found = rank_models([models], ["params"], "noise", input_shape=(3, 2, 2))
-    rows = found.rows()
+def test_all_factories_of_a_file_are_ranked(models_file):
+    ranking = rank_models([models_file], ["params"], "noise", input_shape=(3, 2, 2))
+    rows = ranking.rows()
     assert [(row["place"], row["arch"], row["params"]) for row in rows[:4]] == [
-        (1, f"{models}:widest", params(200)),
-        (2, f"{models}:large", params(8)),
-        (3, f"{models}:Middle", params(5)),
-        (4, f"{models}:small", params(3)),
+        (1, f"{models_file}:widest", count_params(200)),
+        (2, f"{models_file}:large", count_params(8)),
+        (3, f"{models_file}:Middle", count_params(5)),
+        (4, f"{models_file}:small", count_params(3)),
     ]
-    why = "ValueError: no such file: weights.bin"
+    message = "ValueError: no such file: weights.bin"
     assert rows[4:] == [
-        {"place": None, "arch": f"{models}:broken", "params": None, "flops": None, "error": why}
+        {
+            "place": None,
+            "arch": f"{models_file}:broken",
+            "params": None,
+            "flops": None,
+            "error": message,
+        }
     ]
-    assert found.find_best(found.proxies[0]) == f"{models}:widest"
+    assert ranking.find_best(ranking.proxies[0]) == f"{models_file}:widest"
 
 
-def test_the_first_proxy_decides_in_its_own_direction_with_the_sizes_beside_it(models):
-    found = rank_models([models], ["grad_norm", "params"], "noise", input_shape=(3, 2, 2), seeds=2)
-    assert [proxy.label for proxy in found.proxies] == ["grad_norm", "params", "flops"]
+def test_the_first_proxy_decides_and_sizes_are_shown_too(models_file):
+    ranking = rank_models(
+        [models_file], ["grad_norm", "params"], "noise", input_shape=(3, 2, 2), seeds=2
+    )
+    assert [proxy.label for proxy in ranking.proxies] == ["grad_norm", "params", "flops"]
     by_hand: dict[str, list[float]] = {}
-    names = [f"{models}:{name}" for name in ("small", "large", "Middle", "widest")]
+    names = [f"{models_file}:{name}" for name in ("small", "large", "Middle", "widest")]
     for record in score_networks(names, ["grad_norm"], "noise", input_shape=(3, 2, 2), seeds=2):
         by_hand.setdefault(str(record.arch), []).append(record.value)
     means = {name: sum(values) / 2 for name, values in by_hand.items()}
-    rows = found.rows()[:4]
+    rows = ranking.rows()[:4]
     assert [row["arch"] for row in rows] == sorted(means, key=means.get, reverse=True)
     assert [row["grad_norm"] for row in rows] == pytest.approx(sorted(means.values(), reverse=True))
-    down = rank_models([models], [slight], "noise", input_shape=(3, 2, 2)).rows()[:4]
-    assert [row["slight"] for row in down] == [params(3), params(5), params(8), params(200)]
+    down = rank_models(
+        [models_file], [count_params_inverted], "noise", input_shape=(3, 2, 2)
+    ).rows()[:4]
+    assert [row["count_params_inverted"] for row in down] == [
+        count_params(3),
+        count_params(5),
+        count_params(8),
+        count_params(200),
+    ]
 
 
-def test_who_tells_too_few_classes_apart_has_no_place(models):
-    """All have 4 outputs, which is enough for 4 classes and for 3."""
-    for classes, told in (
+def test_a_network_with_too_few_outputs_has_no_rank(models_file):
+    """The network has 4 outputs, which is enough for 3 and for 4 classes."""
+    for classes, message in (
         (3, None),
         (4, None),
         (5, "unsupported: the network has 4 outputs for 5 classes"),
     ):
         rows = rank_models(
-            [f"{models}:small"], ["params"], input_shape=(3, 2, 2), num_classes=classes
+            [f"{models_file}:small"], ["params"], input_shape=(3, 2, 2), num_classes=classes
         ).rows()
-        assert (rows[0]["error"] or "").startswith(told or "")
-        assert (rows[0]["params"] is None) == (told is not None)
+        assert (rows[0]["error"] or "").startswith(message or "")
+        assert (rows[0]["params"] is None) == (message is not None)
 
 
-def test_single_networks_stand_beside_a_file(models):
-    found = rank_models(
-        [f"{models}:small", f"{models}:large"], ["params"], "noise", input_shape=(3, 2, 2)
+def test_single_factories_of_a_file_are_ranked(models_file):
+    ranking = rank_models(
+        [f"{models_file}:small", f"{models_file}:large"], ["params"], "noise", input_shape=(3, 2, 2)
     )
-    assert [row["arch"] for row in found.rows()] == [f"{models}:large", f"{models}:small"]
+    assert [row["arch"] for row in ranking.rows()] == [
+        f"{models_file}:large",
+        f"{models_file}:small",
+    ]
 
 
-def test_a_file_without_networks_is_told(tmp_path):
+def test_a_file_without_networks_is_refused(tmp_path):
     (tmp_path / "empty.py").write_text("x = 1\n")
     with pytest.raises(UsageError, match=r"no function in .*empty.py makes a network"):
         rank_models([str(tmp_path / "empty.py")])
@@ -133,7 +151,7 @@ def test_a_file_without_networks_is_told(tmp_path):
 
 @pytest.fixture
 def timm(monkeypatch):
-    """A library like timm, with three networks; those called tall read taller pictures."""
+    """A fake timm with three networks; the one called tall has taller images."""
 
     def create_model(name: str, pretrained: bool, num_classes: int = 1000) -> nn.Module:
         assert not pretrained
@@ -143,14 +161,15 @@ def timm(monkeypatch):
         return network
 
     fake = ModuleType("timm")
-    fake.create_model, fake.list_models = create_model, lambda: ["flat_a", "flat_b", "tall"]
+    fake.create_model = create_model
+    fake.list_models = lambda: ["flat_a", "flat_b", "tall"]
     monkeypatch.setitem(sys.modules, "timm", fake)
     zoo.get_timm_input_shape.cache_clear()
     yield SimpleNamespace(create=create_model)
     zoo.get_timm_input_shape.cache_clear()
 
 
-def test_networks_of_timm_read_what_they_were_made_for(timm):
+def test_networks_of_timm_have_their_own_input_shape(timm):
     (record,) = score_networks("timm:tall", "params", "noise")
     assert (record.value, record.task.input_shape, record.task.num_classes) == (
         3 * 6 * 4 * 1000 + 1000,
@@ -161,7 +180,7 @@ def test_networks_of_timm_read_what_they_were_made_for(timm):
     assert record.value == 3 * 4 * 4 * 10 + 10  # as many outputs as the data have classes
 
 
-def test_a_pattern_stands_for_all_it_matches(timm):
+def test_a_pattern_selects_all_matching_networks(timm):
     assert [row["arch"] for row in rank_models(["timm:flat*"], ["params"], "noise").rows()] == [
         "timm:flat_a",
         "timm:flat_b",
@@ -172,16 +191,14 @@ def test_a_pattern_stands_for_all_it_matches(timm):
     )
 
 
-def test_unknown_networks_of_timm_are_told_with_near_ones(timm):
-    with pytest.raises(
-        UsageError, match="no timm model is called 'flat_c'; did you mean flat_"
-    ):
+def test_the_error_for_an_unknown_timm_network_lists_close_names(timm):
+    with pytest.raises(UsageError, match="no timm model is called 'flat_c'; did you mean flat_"):
         score_networks("timm:flat_c", "params")
     with pytest.raises(UsageError, match=r"no timm model is called 'vit\*'"):
         rank_models(["timm:vit*"])
 
 
-def test_without_timm_it_says_what_to_install(monkeypatch):
+def test_without_timm_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(UsageError, match="timm is not installed: pip install timm"):
         score_networks("timm:resnet18", "params")

@@ -1,4 +1,4 @@
-"""Candidates and hand-made networks on a table: who wins, what is read when, and what is said of it."""
+"""Trainings of candidates and hand-made networks on a table: the winner, the parts that are read, the comparison."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,8 @@ from untrained.training.result import TrainingResult
 from untrained.workflows import references
 from untrained.workflows.references import TrainingTrials, shorten_recipe, thin_part
 
-SMALL, DATA = "nasrec_small(blocks=1)", "clicks:rows=600"
+SMALL = "nasrec_small(blocks=1)"
+DATA = "clicks:rows=600"
 SOURCE = load_data(DATA, Task("any", (1,), 1))
 SAME: tuple[Any, ...] = (DATA, SOURCE, 0, ComputeConfig())
 
@@ -39,9 +40,10 @@ def archs() -> list[Arch]:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The parts of the table in the order in which they are read."""
-    passes, batches = [], TablePart.batches
+def read_parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows by the name of every part of the table that is read."""
+    passes = []
+    batches = TablePart.batches
 
     def count_batches(self: TablePart, size: int, order: torch.Generator | None = None) -> Any:
         passes.extend(
@@ -53,25 +55,26 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return passes
 
 
-def test_candidates_are_judged_on_the_val_part_alone_as_a_training_judges_them(
-    archs, tmp_path, read
-):
-    found = TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:2])
-    assert read == 2 * 5 * ["train", "val"]
+def test_candidates_are_validated_like_a_training(archs, tmp_path, read_parts):
+    results = TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:2])
+    assert read_parts == 2 * 5 * ["train", "val"]
     whole = train(archs[0], DATA, space=load_space(SMALL), run=tmp_path / "a")
-    assert found[archs[0]] == {name: whole.best[name] for name in ("loss", "auc")}
+    assert results[archs[0]] == {name: whole.best[name] for name in ("loss", "auc")}
 
 
-def test_what_was_trained_is_known_and_the_rest_goes_on_after_ctrl_c(archs, tmp_path, monkeypatch):
-    run, calls = Training.run, []
+def test_finished_trainings_are_stored_and_the_others_continue_after_ctrl_c(
+    archs, tmp_path, monkeypatch
+):
+    run = Training.run
+    calls = []
 
-    def stopped(self: Training, **options: Any) -> str:
+    def interrupt_second(self: Training, **options: Any) -> str:
         calls.append(self)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return run(self, **options)
 
-    monkeypatch.setattr(Training, "run", stopped)
+    monkeypatch.setattr(Training, "run", interrupt_second)
     with pytest.raises(
         UsageError, match=r"stopped by Ctrl-C; finished trainings are in .*the same command resumes"
     ):
@@ -86,27 +89,28 @@ def test_what_was_trained_is_known_and_the_rest_goes_on_after_ctrl_c(archs, tmp_
 
 
 @pytest.mark.parametrize(
-    ("error", "kept"), [(DivergedError("no number"), 2), (MemoryError("out of memory"), 1)]
+    ("error", "stored"), [(DivergedError("no number"), 2), (MemoryError("out of memory"), 1)]
 )
-def test_a_failed_training_is_left_out_and_one_of_the_machine_is_asked_again(
-    archs, tmp_path, monkeypatch, error, kept
+def test_a_diverged_training_is_stored_and_a_failure_of_the_machine_is_repeated(
+    archs, tmp_path, monkeypatch, error, stored
 ):
-    run, calls = Training.run, []
+    run = Training.run
+    calls = []
 
-    def failing(self: Training, **options: Any) -> str:
+    def fail_first(self: Training, **options: Any) -> str:
         calls.append(self)
         if len(calls) == 1:
             raise error
         return run(self, **options)
 
-    monkeypatch.setattr(Training, "run", failing)
+    monkeypatch.setattr(Training, "run", fail_first)
     assert list(TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:2])) == archs[1:2]
-    assert len(json.loads((tmp_path / references.TRAININGS).read_text())) == kept
+    assert len(json.loads((tmp_path / references.TRAININGS).read_text())) == stored
     TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:2])
-    assert len(calls) == 4 - kept
+    assert len(calls) == 4 - stored
 
 
-def test_what_takes_too_long_is_asked_again(archs, tmp_path):
+def test_a_training_over_the_time_limit_is_repeated(archs, tmp_path):
     assert (
         TrainingTrials(SMALL, DATA, SOURCE, 0, ComputeConfig(time_limit="1ms"), tmp_path).validate(
             archs[:1]
@@ -117,65 +121,61 @@ def test_what_takes_too_long_is_asked_again(archs, tmp_path):
     assert list(TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:1])) == archs[:1]
 
 
-def test_the_winner_and_the_references_read_the_test_part_and_are_compared_row_by_row(
-    archs, tmp_path, read
-):
-    found, *others = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
+def test_the_winner_and_the_references_are_compared_on_the_test_part(archs, tmp_path, read_parts):
+    winner, *others = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
     assert [entry.name for entry in others] == list(REFERENCES)
-    assert (
-        read.count("test") == 2 * 5
-    )  # each is judged once; then the rows of weights that are chosen are compared
-    assert read.index("val") < read.index("test")
-    ours, dlrm = (
-        TrainingResult.read(tmp_path),
-        TrainingResult.read(tmp_path / "references" / "dlrm"),
-    )
+    # Each is judged once; then the rows of weights that are chosen are compared
+    assert read_parts.count("test") == 2 * 5
+    assert read_parts.index("val") < read_parts.index("test")
+    ours = TrainingResult.read(tmp_path)
+    dlrm = TrainingResult.read(tmp_path / "references" / "dlrm")
     theirs = next(entry for entry in others if entry.name == "dlrm")
-    assert (found.loss, found.auc, found.val_loss) == (ours.loss, ours.auc, ours.best["loss"])
+    assert (winner.loss, winner.auc, winner.val_loss) == (ours.loss, ours.auc, ours.best["loss"])
     assert (theirs.loss, theirs.auc, theirs.params) == (dlrm.loss, dlrm.auc, dlrm.params)
-    assert (found.excess_loss, found.margin) == (None, None)
+    assert (winner.excess_loss, winner.margin) == (None, None)
     assert theirs.excess_loss == pytest.approx(dlrm.loss - ours.loss)
     model = REFERENCES["dlrm"](SOURCE.task)
     model.load_state_dict(
         torch.load(tmp_path / "references" / "dlrm" / "model.pt", weights_only=True)
     )
     (batch,) = SOURCE.parts["test"].batches(1000)
-    y, z = batch.targets.double(), model(batch.inputs).flatten().detach().double()
+    y = batch.targets.double()
+    z = model(batch.inputs).flatten().detach().double()
     network = load_space(SMALL).build(archs[0], SOURCE.task)
     network.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
     x = network.eval()(batch.inputs).flatten().detach().double()
-    apart = torch.where(
+    differences = torch.where(
         y > 0, x.sigmoid().log() - z.sigmoid().log(), (-x).sigmoid().log() - (-z).sigmoid().log()
     )
-    assert theirs.margin == pytest.approx(1.96 * float(apart.std()) / 60**0.5, rel=1e-4)
+    assert theirs.margin == pytest.approx(1.96 * float(differences.std()) / 60**0.5, rel=1e-4)
     assert TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0]) == (
-        found,
+        winner,
         *others,
     )
 
 
-def test_references_that_nobody_asks_for_are_not_trained(archs, tmp_path):
-    found, logistic = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(
+def test_only_the_named_references_are_trained(archs, tmp_path):
+    winner, logistic = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(
         archs[0], ["logistic"]
     )
-    assert (found.name, logistic.name) == ("winner", "logistic")
+    assert (winner.name, logistic.name) == ("winner", "logistic")
     assert [path.name for path in (tmp_path / "references").iterdir()] == ["logistic"]
 
 
-def test_whoever_watches_hears_of_every_step(archs, tmp_path):
-    """So that a log of a long training is not silent."""
-    told: list[Any] = []
-    TrainingTrials(SMALL, *SAME, tmp_path, told.append).compare_with_references(
+def test_progress_is_reported_for_every_step(archs, tmp_path):
+    """A long training must not be silent."""
+    events: list[Any] = []
+    TrainingTrials(SMALL, *SAME, tmp_path, events.append).compare_with_references(
         archs[0], ["logistic"]
     )
-    done = [at.done for at in told]
+    done = [event.done for event in events]
     assert done == sorted(done)
     epochs = len(TrainingResult.read(tmp_path).curve)
     assert (done.count(0) > epochs, done.count(1) > epochs, done.count(2)) == (True, True, 1)
-    assert {(at.stage, at.total) for at in told} == {("comparing", 2)}
+    assert {(event.stage, event.total) for event in events} == {("comparing", 2)}
 
 
-def test_a_former_winner_makes_room_in_the_folder(archs, tmp_path, monkeypatch):
+def test_the_training_of_a_former_winner_is_moved_aside(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(references, "REFERENCES", {})
     (first,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
     (other,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[1])
@@ -183,7 +183,7 @@ def test_a_former_winner_makes_room_in_the_folder(archs, tmp_path, monkeypatch):
     assert TrainingResult.read(tmp_path / "former-1").loss == first.loss
 
 
-def test_what_made_room_for_another_recipe_is_not_trained_again(archs, tmp_path, monkeypatch):
+def test_a_training_that_was_moved_aside_is_not_repeated(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(references, "REFERENCES", {})
     (first,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
     move_training_aside(tmp_path)
@@ -192,50 +192,48 @@ def test_what_made_room_for_another_recipe_is_not_trained_again(archs, tmp_path,
     assert TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0]) == (first,)
 
 
-def test_what_somebody_trained_in_the_folder_by_another_recipe_is_left_alone(
-    archs, tmp_path, monkeypatch
-):
+def test_a_training_with_another_recipe_is_not_moved(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(references, "REFERENCES", {})
     theirs = train(archs[0], DATA, "ctr(epochs=1)", space=load_space(SMALL), run=tmp_path)
-    (found,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
+    (result,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
     assert TrainingResult.read(tmp_path).loss == theirs.loss
     (ours,) = (tmp_path / "references").iterdir()
-    assert TrainingResult.read(ours).loss == found.loss != theirs.loss
+    assert TrainingResult.read(ours).loss == result.loss != theirs.loss
 
 
-def test_a_reference_that_diverges_is_told_and_is_no_number(archs, tmp_path, monkeypatch):
+def test_a_reference_that_diverges_has_an_error_and_no_values(archs, tmp_path, monkeypatch):
     class Wild(REFERENCES["logistic"]):  # type: ignore[misc]
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             return super().forward(rows) + torch.nan
 
     monkeypatch.setattr(references, "REFERENCES", {"wild": Wild})
-    found, wild = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
-    assert found.loss is not None
+    winner, wild = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
+    assert winner.loss is not None
     assert (wild.loss, wild.excess_loss) == (None, None)
     assert "the training diverged" in wild.error
-    assert describe_references((found, wild)) == ""
+    assert describe_references((winner, wild)) == ""
 
 
-def test_ctrl_c_while_the_references_are_trained_is_no_failure_of_one(archs, tmp_path, monkeypatch):
-    def stopped(*_: Any) -> None:
+def test_ctrl_c_in_a_reference_training_is_not_a_failure(archs, tmp_path, monkeypatch):
+    def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Training, "train_step", stopped)
-    with pytest.raises(UsageError, match="stopped by Ctrl-C; what was trained"):
+    monkeypatch.setattr(Training, "train_step", interrupt)
+    with pytest.raises(UsageError, match="stopped by Ctrl-C; finished trainings are in"):
         TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
 
 
-def test_each_network_is_trained_by_the_rate_that_the_val_part_likes_best(
-    archs, tmp_path, read, monkeypatch
-):
+def test_validation_selects_the_rate_of_each_network(archs, tmp_path, read_parts, monkeypatch):
     monkeypatch.setattr(references, "REFERENCES", {"dlrm": REFERENCES["dlrm"]})
     entries = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
-    asked = json.loads((tmp_path / references.TRAININGS).read_text())
-    assert len(asked) == 2 * 3, "three rates for each"
-    assert read.index("test") > 3 * 5 * 2, "rates are chosen before the test part is read"
+    trainings = json.loads((tmp_path / references.TRAININGS).read_text())
+    assert len(trainings) == 2 * 3, "three rates for each"
+    assert read_parts.index("test") > 3 * 5 * 2, "rates are selected before the test part is read"
     for name, entry in zip((str(archs[0]), "dlrm"), entries, strict=True):
         losses = {
-            key.partition(" ")[0]: said["loss"] for key, said in asked.items() if f" {name} " in key
+            key.partition(" ")[0]: metrics["loss"]
+            for key, metrics in trainings.items()
+            if f" {name} " in key
         }
         best = min(losses, key=lambda label: losses[label])
         assert entry.rate == load_recipe(best).rate
@@ -245,41 +243,41 @@ def test_each_network_is_trained_by_the_rate_that_the_val_part_likes_best(
     assert TrainingResult.read(tmp_path).key.recipe["rate"] == entries[0].rate
 
 
-def test_a_rate_that_diverges_is_no_choice(archs, tmp_path, monkeypatch):
-    fit = references._train_and_validate
+def test_a_rate_that_diverges_is_not_selected(archs, tmp_path, monkeypatch):
+    train_and_validate = references._train_and_validate
 
-    def wild(chosen: Any, how: Any, *rest: Any) -> dict[str, float]:
-        if how.rate >= 0.12:
+    def diverge_at_high_rates(subject: Any, recipe: Any, *rest: Any) -> dict[str, float]:
+        if recipe.rate >= 0.12:
             raise DivergedError("no number")
-        return fit(chosen, how, *rest)
+        return train_and_validate(subject, recipe, *rest)
 
-    monkeypatch.setattr(references, "_train_and_validate", wild)
+    monkeypatch.setattr(references, "_train_and_validate", diverge_at_high_rates)
     monkeypatch.setattr(references, "REFERENCES", {})
-    (found,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
-    assert found.rate == pytest.approx(0.04)
+    (result,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
+    assert result.rate == pytest.approx(0.04)
 
 
-def test_the_verdict_is_as_sure_as_the_rows():
-    found = ReferenceResult("winner", 1, 0.5, 0.7, 0.5, 0.7)
+def test_the_comparison_says_which_differences_are_significant():
+    winner = ReferenceResult("winner", 1, 0.5, 0.7, 0.5, 0.7)
     entries = [
-        replace(found, name=name, excess_loss=b, margin=0.01)
+        replace(winner, name=name, excess_loss=b, margin=0.01)
         for name, b in (("a", 0.02), ("b", 0.005), ("c", -0.03))
     ]
-    assert describe_references((found, *entries)) == (
+    assert describe_references((winner, *entries)) == (
         "On the test data, the winner has a lower log loss than a (+0.0200 \u00b1 0.0100); "
         "it does not differ significantly from b (+0.0050 \u00b1 0.0100); it has a higher log loss than c (-0.0300 \u00b1 0.0100)."
     )
 
 
-def test_a_candidate_learns_from_rows_of_all_over_a_large_table(monkeypatch):
+def test_rows_of_a_large_table_are_thinned_out_evenly(monkeypatch):
     monkeypatch.setattr(references, "MAX_ROWS_SEEN", 100)
     part = TablePart(np.arange(500, dtype=np.float32).reshape(250, 2))
     assert [int(row[0]) for row in thin_part(part).values] == list(range(0, 500, 6))
     assert len(thin_part(TablePart(part.values[:100]))) == 100
 
 
-def test_a_candidate_sees_few_rows_often_or_many_once():
-    """At most 100,000 rows, and no more epochs than the recipe has; the rate rises in a tenth of the steps."""
+def test_the_number_of_epochs_falls_with_the_number_of_rows():
+    """At most 100,000 rows in total and no more epochs than the recipe has; the rate rises for a tenth of the steps."""
     assert [shorten_recipe(rows).epochs for rows in (480, 20_000, 33_000, 50_001, 100_000)] == [
         5,
         5,
@@ -292,30 +290,32 @@ def test_a_candidate_sees_few_rows_often_or_many_once():
     )
 
 
-def test_candidates_of_a_large_table_are_trained_by_the_shorter_recipe(
-    archs, tmp_path, read, monkeypatch
+def test_candidates_of_a_large_table_are_trained_with_the_shorter_recipe(
+    archs, tmp_path, read_parts, monkeypatch
 ):
     monkeypatch.setattr(references, "MAX_ROWS_SEEN", 1000)  # the table has 480 rows to learn from
     assert len(TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:1])) == 1
-    assert read == 2 * ["train", "val"]
+    assert read_parts == 2 * ["train", "val"]
 
 
-def test_the_whole_story(tmp_path, monkeypatch):
-    """Search, confirm, train, compare: the winner is the one of least log loss, and everything is on one page."""
+def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch):
+    """The winner has the lowest log loss, and everything is on one page."""
     monkeypatch.chdir(tmp_path)
-    ask: dict[str, Any] = {"budget": 5, "data": DATA, "run": "run", "workers": 1, "confirm": 2}
-    found = search(SMALL, "sigeo(samples=16)", **ask)
-    told = found.confirmed
-    assert told is not None
+    options: dict[str, Any] = {"budget": 5, "data": DATA, "run": "run", "workers": 1, "confirm": 2}
+    result = search(SMALL, "sigeo(samples=16)", **options)
+    confirmation = result.confirmed
+    assert confirmation is not None
     trials = json.loads(Path("run", references.TRAININGS).read_text())
-    losses = {key: said["loss"] for key, said in trials.items() if key.startswith("ctr nasrec")}
-    assert told.winner in min(losses, key=lambda key: losses[key])
-    assert str(found.best) == told.winner == TrainingResult.read("run").key.arch
-    assert [entry.name for entry in told.entries] == ["winner", *REFERENCES]
-    assert Confirmation.read(RunFolder.read("run")) == told
+    losses = {
+        key: metrics["loss"] for key, metrics in trials.items() if key.startswith("ctr nasrec")
+    }
+    assert confirmation.winner in min(losses, key=lambda key: losses[key])
+    assert str(result.best) == confirmation.winner == TrainingResult.read("run").key.arch
+    assert [entry.name for entry in confirmation.entries] == ["winner", *REFERENCES]
+    assert Confirmation.read(RunFolder.read("run")) == confirmation
     monkeypatch.setattr(Training, "train_step", None)
-    assert search(SMALL, "sigeo(samples=16)", **ask).confirmed.groups == told.groups
-    assert train("run").auc == told.entries[0].auc, "the winner is trained already"
+    assert search(SMALL, "sigeo(samples=16)", **options).confirmed.groups == confirmation.groups
+    assert train("run").auc == confirmation.entries[0].auc, "the winner is trained already"
     page = report("run").read_text()
     parts = ("Training", "Learning curves", "Calibration", "Confirmation by training", "logistic",
              "Comparison with hand-designed networks", "the lowest log loss on the validation data")  # fmt: skip

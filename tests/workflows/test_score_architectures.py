@@ -1,4 +1,4 @@
-"""A folder that remembers scores, and files of the user's own that change in between."""
+"""Stored scores of proxies in a user's files that change between calls."""
 
 import sys
 from pathlib import Path
@@ -29,56 +29,62 @@ def answer(probe):
 """
 
 
-def found(folder: Path, answer: float, space: str = "./mine.py:small") -> tuple[float | None, int]:
-    """The score of the network of width 2, which has 98 + 15 parameters, and how many were measured for it."""
+def score_width_2(
+    folder: Path, answer: float, space: str = "./mine.py:small"
+) -> tuple[float | None, int]:
+    """Score the network of width 2, which has 98 + 15 parameters.
+
+    Returns:
+        Its score, and how many records were measured for it.
+    """
     Path("mine.py").write_text(MINE.replace("ANSWER", str(answer)))
-    judge, home, typed = (
-        load_proxy("./mine.py:answer"),
-        load_space(space),
-        {"answer": "./mine.py:answer"},
-    )
-    archs, watched = [home.parse("width=2")], []
-    work = (
+    proxy = load_proxy("./mine.py:answer")
+    loaded_space = load_space(space)
+    measured_counts = []
+    (record,) = score_architectures(
+        space,
+        [loaded_space.parse("width=2")],
+        [proxy],
+        load_data("noise", loaded_space.task),
+        (0,),
         ComputeConfig(workers=1),
         folder / "records.sqlite",
-        typed,
-        lambda at: watched.append(at.measured),
-    )
-    (record,) = score_architectures(
-        space, archs, [judge], load_data("noise", home.task), (0,), *work
+        {"answer": "./mine.py:answer"},
+        lambda event: measured_counts.append(event.measured),
     ).records
-    return record.value, max(watched)
+    return record.value, max(measured_counts)
 
 
 @pytest.fixture(autouse=True)
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def enter_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-def test_a_changed_file_is_another_method_and_is_measured_anew(tmp_path):
-    assert found(tmp_path, 0.5) == (113.5, 1)
-    assert found(tmp_path, 0.5) == (113.5, 0)
-    assert found(tmp_path, 0.25) == (113.25, 1)
-    assert found(tmp_path, 0.5) == (113.5, 0)  # and the former one is still known
+def test_a_changed_proxy_is_measured_again(tmp_path):
+    assert score_width_2(tmp_path, 0.5) == (113.5, 1)
+    assert score_width_2(tmp_path, 0.5) == (113.5, 0)
+    assert score_width_2(tmp_path, 0.25) == (113.25, 1)
+    assert score_width_2(tmp_path, 0.5) == (113.5, 0)  # the former score is still stored
 
 
-def test_a_worker_that_finds_another_file_than_it_was_sent_for_says_so():
+def test_a_worker_refuses_a_file_that_changed_after_its_setup():
     Path("mine.py").write_text(MINE.replace("ANSWER", "1"))
-    judge, home = load_proxy("./mine.py:answer"), "./mine.py:small"
-    source = load_data("noise", load_space(home).task)
-    samples = SeedBatches.for_proxies(source, [judge], [0])
-    job = make_worker_setup(
-        home, [judge], samples, ComputeConfig(), {judge.measure: "./mine.py:answer"}
+    proxy = load_proxy("./mine.py:answer")
+    space = "./mine.py:small"
+    source = load_data("noise", load_space(space).task)
+    samples = SeedBatches.for_proxies(source, [proxy], [0])
+    setup = make_worker_setup(
+        space, [proxy], samples, ComputeConfig(), {proxy.measure: "./mine.py:answer"}
     )
-    assert isinstance(job, WorkerSetup)
-    job.open_worker()
+    assert isinstance(setup, WorkerSetup)
+    setup.open_worker()
     Path("mine.py").write_text(MINE.replace("ANSWER", "2"))
     with pytest.raises(UsageError, match=r"mine.py:answer has changed while it was in use"):
-        job.open_worker()
+        setup.open_worker()
 
 
-def test_two_of_one_name_in_two_files_are_refused():
+def test_two_proxies_of_the_same_name_are_refused():
     for name in ("one", "other"):
         Path(f"{name}.py").write_text(MINE.replace("ANSWER", f"'{name}'"))
     with pytest.raises(
@@ -87,9 +93,9 @@ def test_two_of_one_name_in_two_files_are_refused():
         index_proxies([load_proxy("./one.py:answer"), load_proxy("./other.py:answer")])
 
 
-def test_a_fingerprint_of_the_file_is_in_the_measure_and_not_in_the_name():
+def test_the_measure_has_a_fingerprint_of_the_file_and_the_label_has_not():
     Path("mine.py").write_text(MINE.replace("ANSWER", "1"))
-    judge = load_proxy("./mine.py:answer(samples=4)")
-    assert judge.label == "answer(samples=4)"
-    assert judge.measure.startswith("answer(samples=4)@1-")
+    proxy = load_proxy("./mine.py:answer(samples=4)")
+    assert proxy.label == "answer(samples=4)"
+    assert proxy.measure.startswith("answer(samples=4)@1-")
     assert load_proxy("naswot").measure == "naswot@1"

@@ -97,7 +97,7 @@ def test_a_list_of_networks_gives_one_scores_per_network():
     assert [first["az_nas"], second["az_nas"], third["az_nas"]] == aggregates
 
 
-def test_equal_architectures_of_a_list_have_scores_each():
+def test_equal_architectures_of_a_list_all_have_scores():
     arch = ut.load_space("nasbench201").sample(seed=0)
     first, second = ut.score([arch, arch], "noise", proxies="params")
     assert first["params"] == second["params"]
