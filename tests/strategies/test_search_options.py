@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.benchmarks.conftest import data_root as data_root
-from tests.benchmarks.conftest import known as known
+from tests.benchmarks.conftest import load_table as load_table
 from tests.records import make_record
 from tests.strategies.toys import TASK, ten, twelve
 from untrained import search
@@ -273,8 +273,8 @@ def test_a_search_with_validation_ranks_by_the_training(run_folder):
     )
 
 
-def test_a_search_with_validation_ranks_by_the_table(run_folder, data_root, known):
-    table = known("nasbench201")
+def test_a_search_with_validation_ranks_by_the_table(run_folder, data_root, load_table):
+    table = load_table("nasbench201")
     options = {"validate": "table:cifar10_val_12", "data_root": data_root, "budget": None}
     result = search_noise(run_folder, "hnas(steps=3,pool=8,pool_growth=0)", NET, "trace", **options)
     accuracies = read_scores(result, "table:cifar10_val_12")
@@ -286,7 +286,7 @@ def test_a_search_with_validation_ranks_by_the_table(run_folder, data_root, know
     assert [query["value"] for query in queries] == [
         accuracies[load_space(NET).parse(query["arch"])] for query in queries
     ]
-    assert result.report().read_text().count('class="query') == 3, (
+    assert result.report().read_text().count('class="evaluation') == 3, (
         "the queries are drawn over the final prediction"
     )
     with pytest.raises(UsageError, match="no metric of nasbench201 is called 'cifar10_val_13'"):
