@@ -199,8 +199,8 @@ def test_a_child_has_its_choices_from_its_parents(name):
     rng = np.random.default_rng(3)
     for a, b in pairwise(sample_archs(space, 20)):
         child = space.cross(a, b, rng)
-        given = {*a.genes, *b.genes}
-        assert {*child.genes} <= given
+        parent_genes = {*a.genes, *b.genes}
+        assert {*child.genes} <= parent_genes
         assert space.parse(str(child)) == child
 
 

@@ -1,8 +1,9 @@
-"""The authors' values and the two networks they were computed on.
+"""The published values and the two networks that they were computed on.
 
-A is the benchmark's own network: ours. F is the one of zero-cost-nas and its descendants: biases before non-affine
-batch norms inside cells, and a module tree with more containers, which the published Dextr counts. F exists for these
-tests only; it is rebuilt here from the number and order of hook calls that the golden file lists.
+Network A is that of NAS-Bench-201, which we build. Network F is that of zero-cost-nas and its
+descendants. It has biases before non-affine batch norms inside cells, and more containers in its
+module tree, which the published Dextr counts. F exists for these tests only; it is rebuilt here
+from the number and order of hook calls in the golden file.
 """
 
 import json
@@ -38,16 +39,17 @@ def load_weights() -> dict[str, Tensor]:
 
 
 def list_golden_cells() -> list[tuple[str, dict[str, Any]]]:
-    """(official string, metrics) of the twenty golden architectures."""
+    """Return the official string and the metrics of the twenty golden architectures."""
     return [(arch["arch_str"], arch["metrics"]) for arch in read_golden_file()["archs"]]
 
 
 def read_number(value: Any) -> float:
-    return float(value)  # NaN and Infinity are strings in the file, and float reads them
+    """Convert a value of the golden file, in which NaN and Infinity are strings."""
+    return float(value)
 
 
 def build_network_a(text: str) -> nn.Module:
-    """Our NAS-Bench-201 network with the golden weights."""
+    """Build our NAS-Bench-201 network with the golden weights."""
     space = load_space("nasbench201")
     model = space.build(space.parse(text))
     cells = [module for module in model.cells if hasattr(module, "edges")]
@@ -59,19 +61,20 @@ def build_network_a(text: str) -> nn.Module:
                 if op.startswith("nor_conv"):
                     edge[1].weight.copy_(load_weights()[f"cells.{k}.edge.{e}.{op}.weight"])
         for j, block in enumerate(blocks):
-            for name, conv in (
-                ("conv_a", block.conv_a[1]),
-                ("conv_b", block.conv_b[1]),
-                ("down", block.downsample[1]),
-            ):
-                conv.weight.copy_(load_weights()[f"red.{j}.{name}.weight"])
+            block.conv_a[1].weight.copy_(load_weights()[f"red.{j}.conv_a.weight"])
+            block.conv_b[1].weight.copy_(load_weights()[f"red.{j}.conv_b.weight"])
+            block.downsample[1].weight.copy_(load_weights()[f"red.{j}.down.weight"])
         model.classifier.weight.copy_(load_weights()["classifier.weight"])
         model.classifier.bias.copy_(load_weights()["classifier.bias"])
     return model
 
 
 def parse_operations(text: str) -> list[str]:
-    return [part.split("~")[0] for node in text.split("+") for part in node.strip("|").split("|")]
+    """Return the operations of a cell, edge by edge."""
+    edges = []
+    for node in text.split("+"):
+        edges += node.strip("|").split("|")
+    return [edge.split("~")[0] for edge in edges]
 
 
 class NetworkF(nn.Module):
@@ -115,13 +118,11 @@ class _CellF(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         nodes = [x]
         for node in (1, 2, 3):
-            nodes.append(
-                sum(
-                    edge(nodes[j])
-                    for edge, (to, j) in zip(self.edges, EDGES, strict=True)
-                    if to == node
-                )
-            )
+            total: Tensor | int = 0
+            for edge, (target, source) in zip(self.edges, EDGES, strict=True):
+                if target == node:
+                    total = total + edge(nodes[source])
+            nodes.append(total)
         return nodes[-1]
 
 

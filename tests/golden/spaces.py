@@ -1,7 +1,8 @@
-"""Every space against the official code: the golden networks, the weights they were run with, and how to compare.
+"""Golden networks of all spaces, computed with the official code, and how to compare with them.
 
-`fill` gives a network the shape-determined weights of the golden file (its `meta.fwd`): they depend on the shape of a
-tensor alone, so neither names nor the order of layers matter, but topology, padding, pooling and norms do.
+`fill_weights` gives a network the weights of the golden file (its `meta.fwd`). They depend on the
+shape of a tensor only, so neither names nor the order of layers matter, but topology, padding,
+pooling and norms do.
 """
 
 import json
@@ -21,19 +22,19 @@ _NORMS = (nn.BatchNorm2d, nn.BatchNorm1d, nn.LayerNorm)
 
 @cache
 def read_golden_file() -> dict[str, Any]:
-    """The golden file; `golden()["darts"]["archs"]` and so on."""
+    """Return the content of the golden file, such as `read_golden_file()["darts"]["archs"]`."""
     return json.loads(find_shared("golden", "spaces_golden.json").read_text())
 
 
 def make_sequence(shape: tuple[int, ...], start: int = 0) -> Tensor:
-    """u(start), u(start + 1), ... in the given shape."""
+    """Return u(start), u(start + 1), ... in a shape; u is the hash of `_hash_positions`."""
     stop = start + prod(shape)
     return _hash_positions(1 << stop.bit_length())[start:stop].reshape(shape)
 
 
 @cache
 def _hash_positions(count: int) -> Tensor:
-    """u(0), u(1), ...: a fixed hash of the position, in [-1, 1). Every weight of a network is the beginning of it."""
+    """Return u(0), u(1), ...: a fixed hash of the position in [-1, 1)."""
     x = (np.arange(1, count + 1, dtype=np.uint64) * 2654435761) & 0xFFFFFFFF
     for _ in range(2):
         x ^= x >> np.uint64(16)
@@ -43,7 +44,7 @@ def _hash_positions(count: int) -> Tensor:
 
 
 def fill_weights(model: nn.Module) -> nn.Module:
-    """The same model in float64 and eval mode with the shape-determined weights."""
+    """Convert the model to float64 and eval mode, and set the golden weights; returns the model."""
     model.double().eval()
     with torch.no_grad():
         for module in model.modules():
@@ -68,18 +69,21 @@ def _make_weight(module: nn.Module, name: str, tensor: Tensor) -> Tensor:
 
 
 def make_inputs(shape: list[int]) -> Tensor:
-    """The golden input of this shape, samples first."""
-    return make_sequence(tuple(shape), start=77).clone()  # for networks that write into it
+    """Return the golden input of this shape; the first axis is that of samples."""
+    return make_sequence(tuple(shape), start=77).clone()  # some networks write into their input
 
 
 def run_and_count(model: nn.Module, x: Tensor) -> tuple[Tensor, int]:
-    """The main output, and the multiply-adds of one sample: those of every convolution and linear layer that is called
-    (transposed convolutions, attention products, biases, norms and pooling do not count)."""
-    counted = 0
+    """Return the main output and the multiply-adds of one sample.
+
+    Every call of a convolution or linear layer counts. Transposed convolutions, attention products,
+    biases, norms and pooling do not.
+    """
+    macs = 0
 
     def count(module: nn.Module, _: Any, out: Tensor) -> None:
-        nonlocal counted
-        counted += out.numel() * prod(module.weight.shape[1:]) // len(x)
+        nonlocal macs
+        macs += out.numel() * prod(module.weight.shape[1:]) // len(x)
 
     layers = [module for module in model.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     handles = [layer.register_forward_hook(count) for layer in layers]
@@ -87,22 +91,28 @@ def run_and_count(model: nn.Module, x: Tensor) -> tuple[Tensor, int]:
         out = model(x)
     for handle in handles:
         handle.remove()
-    return (out[0] if isinstance(out, tuple) else out), counted
+    return (out[0] if isinstance(out, tuple) else out), macs
 
 
 def check_network(model: nn.Module, entry: dict[str, Any], rtol: float = 1e-7) -> None:
-    """Parameters and multiply-adds equal those of the golden entry; its outputs too, within `rtol` of their norm.
-    The weights of `model` are overwritten."""
+    """Check parameters, multiply-adds and outputs of a network; its weights are overwritten.
+
+    Args:
+        model: Our network.
+        entry: What the golden file says about the official network.
+        rtol: Allowed difference of outputs, relative to their norm.
+    """
     assert sum(p.numel() for p in model.parameters() if p.requires_grad) == entry["params"]
     out, macs = run_and_count(fill_weights(model), make_inputs(entry["input_shape"]))
     assert macs == entry["macs"]
     assert list(out.shape) == entry["output_shape"][0]
-    if isinstance(entry.get("fwd"), dict):  # a sentence where the official network is random
+    if isinstance(entry.get("fwd"), dict):  # it is an explanation if the official network is random
         check_output(out, entry["fwd"], rtol)
 
 
 def check_output(out: Tensor, fwd: dict[str, Any], rtol: float = 1e-7) -> None:
-    """The first logits, norm and mean of an output against golden ones; `rtol` is relative to the norm."""
-    ours = [*out.flatten()[: len(fwd["first"])].tolist(), out.norm().item(), out.mean().item()]
-    theirs = [*fwd["first"], fwd["l2"], fwd["mean"]]
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=rtol * fwd["l2"])
+    """Check the first logits, the norm and the mean of an output; `rtol` is relative to the norm."""
+    first = out.flatten()[: len(fwd["first"])].tolist()
+    actual = [*first, out.norm().item(), out.mean().item()]
+    expected = [*fwd["first"], fwd["l2"], fwd["mean"]]
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * fwd["l2"])

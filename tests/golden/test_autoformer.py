@@ -1,4 +1,4 @@
-"""AutoFormer: the official supernet's slices, AZ-NAS's stand-alone networks, published counts, shared weights."""
+"""AutoFormer: slices of the official supernet, networks of AZ-NAS, published counts, shared weights."""
 
 import random
 from functools import lru_cache
@@ -9,7 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from tests.golden.spaces import check, compare, fill, golden, inputs, run
+from tests.golden.spaces import (
+    check_network,
+    check_output,
+    fill_weights,
+    make_inputs,
+    read_golden_file,
+    run_and_count,
+)
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.probe.circle import measure_by_reverse_mode, measure_by_taylor_mode
@@ -25,11 +32,12 @@ PUBLISHED_T = "(13, 3.5, 3.5, 3.0, 3.5, 3.0, 3.0, 4.0, 4.0, 3.5, 4.0, 3.5, 4.0, 
 CIFAR = Task("cifar10", (3, 32, 24), 7)
 
 
-def text(entry: dict[str, Any]) -> str:
+def format_entry(entry: dict[str, Any]) -> str:
+    """Return the string of the architecture of a golden entry."""
     return str((entry["depth"], *entry["mlp_ratio"], *entry["num_heads"], entry["embed_dim"]))
 
 
-def space_of(entry: dict[str, Any]) -> Space:
+def find_space(entry: dict[str, Any]) -> Space:
     """Return the space of a slice, with the options in its name."""
     options: dict[str, Any] = {}
     if entry["supernet"] == "T" and 3.0 in entry["mlp_ratio"]:
@@ -44,8 +52,8 @@ def space_of(entry: dict[str, Any]) -> Space:
 
 
 @lru_cache(maxsize=1)  # the entries are sorted by supernet, and these are large
-def supernet(space: Space) -> Any:
-    return fill(space.supernet())
+def make_supernet(space: Space) -> Any:
+    return fill_weights(space.supernet())
 
 
 # ------------------------------------------------------------------------------------------------ official networks
@@ -54,33 +62,36 @@ def supernet(space: Space) -> Any:
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(18))
 def test_a_slice_of_the_supernet_equals_the_official_one(index):
-    entry = golden()["autoformer"]["archs"][index]
-    space = space_of(entry)
-    arch = space.parse(text(entry))
-    net = supernet(space)
+    entry = read_golden_file()["autoformer"]["archs"][index]
+    space = find_space(entry)
+    arch = space.parse(format_entry(entry))
+    net = make_supernet(space)
     assert sum(p.numel() for p in net.parameters()) == entry["params_supernet_instantiated"]
     with torch.no_grad():
-        compare(net.subnet(arch)(inputs(entry["input_shape"])), entry["fwd"])
+        check_output(net.subnet(arch)(make_inputs(entry["input_shape"])), entry["fwd"])
 
 
 @pytest.mark.data
 def test_all_golden_slices_are_tested():
-    assert len(golden()["autoformer"]["archs"]) == 18
-    assert len(golden()["autoformer_standalone"]["archs"]) == 9
+    assert len(read_golden_file()["autoformer"]["archs"]) == 18
+    assert len(read_golden_file()["autoformer_standalone"]["archs"]) == 9
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(18))
 def test_sizes_are_the_official_ones(index):
-    """By the network itself, by torch's counter, and by our formulas; the official miscount as a variant."""
-    entry = golden()["autoformer"]["archs"][index]
-    space = space_of(entry)
-    arch = space.parse(text(entry))
+    """The sizes of the network, of the probe and of our formulas agree.
+
+    The variant `published` reproduces the official formula, which counts wrongly.
+    """
+    entry = read_golden_file()["autoformer"]["archs"][index]
+    space = find_space(entry)
+    arch = space.parse(format_entry(entry))
     network = space.build(arch, device="meta")
     x = torch.zeros(entry["input_shape"], device="meta")
     probe = Probe(network, Batch(x, torch.zeros(1, device="meta")))
     assert probe.params == entry["params"] == entry["official_get_sampled_params_numel"]
-    assert run(network, x)[1] == entry["macs"]
+    assert run_and_count(network, x)[1] == entry["macs"]
     assert probe.macs == entry["macs_with_attention"] == count_flops(space, arch)
     assert count_flops(space, arch, variant="published") == entry["official_get_complexity_196"]
 
@@ -88,20 +99,20 @@ def test_sizes_are_the_official_ones(index):
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(9))
 def test_a_stand_alone_network_equals_that_of_aznas(index):
-    """Its attention scale is (E // heads)^(-1/2); with AutoFormer's own, 1/8, it is what we build by default."""
-    entry = golden()["autoformer_standalone"]["archs"][index]
+    """Its attention scale is (E // heads)^(-1/2). With that of AutoFormer, 1/8, it is our default."""
+    entry = read_golden_file()["autoformer_standalone"]["archs"][index]
     home = next(
         space for space in (tiny, small, base) if entry["embed_dim"] in _options(space, "embed")
     )
     space = home.with_options(ratios=MORE)
-    network = space.build(space.parse(text(entry)))
-    check(network, entry | {"fwd": entry["fwd_with_scale_64"]})
-    theirs = space.with_options(attention_scale="embed")
-    other = theirs.build(theirs.parse(text(entry)), device="meta").eval()
+    network = space.build(space.parse(format_entry(entry)))
+    check_network(network, entry | {"fwd": entry["fwd_with_scale_64"]})
+    aznas_space = space.with_options(attention_scale="embed")
+    other = aznas_space.build(aznas_space.parse(format_entry(entry)), device="meta").eval()
     other.load_state_dict(network.state_dict(), assign=True)
     other.distances = network.distances
     with torch.no_grad():
-        compare(other(inputs(entry["input_shape"])), entry["fwd"])
+        check_output(other(make_inputs(entry["input_shape"])), entry["fwd"])
 
 
 def _options(space: Space, name: str) -> tuple[Any, ...]:
@@ -112,9 +123,13 @@ def _options(space: Space, name: str) -> tuple[Any, ...]:
     )
 
 
-def test_published_counts():
-    """SPACES.md: supernets T 11,669,224, S 34,790,440 (its largest sub-network), B 80,160,360; AutoFormer-T 5,867,944
-    parameters (5,768,104 without relative positions) and 1.34 G FLOPs by the official formula."""
+def test_networks_have_the_published_counts():
+    """The numbers are in SPACES.md.
+
+    The supernets have 11,669,224 (T), 34,790,440 (S, its largest subnet) and 80,160,360 (B)
+    parameters. AutoFormer-T has 5,867,944 parameters (5,768,104 without relative positions) and
+    1.34 G FLOPs by the official formula.
+    """
     sizes = [
         sum(p.numel() for p in space.supernet(device="meta").parameters())
         for space in (tiny, small, base)
@@ -129,10 +144,15 @@ def test_published_counts():
 
 
 def test_the_parameters_follow_the_published_formula():
-    """SPACES.md: 769E + E + 197E + sum [4E + 192hE + 192h + 64hE + E + 2Ef + f + E + 7680] + 2E + 1000E + 1000."""
+    """The formula in SPACES.md is a sum over layers.
+
+    769E + E + 197E + sum [4E + 192hE + 192h + 64hE + E + 2Ef + f + E + 7680] + 2E + 1000E + 1000
+    """
     for space in (tiny, small, base):
-        shape = space.draw(arch := space.sample(np.random.default_rng(5)))
-        E, expected = shape.embed, 769 * shape.embed + shape.embed + 197 * shape.embed
+        arch = space.sample(np.random.default_rng(5))
+        shape = space.draw(arch)
+        E = shape.embed
+        expected = 769 * E + E + 197 * E
         for h, ratio in zip(shape.heads, shape.ratios, strict=True):
             f = int(E * ratio)
             expected += 4 * E + 192 * h * E + 192 * h + 64 * h * E + E + 2 * E * f + f + E + 7680
@@ -146,22 +166,28 @@ def test_the_parameters_follow_the_published_formula():
 @pytest.mark.data
 @pytest.mark.parametrize(("family", "seed"), [("T", 784), ("S", 783), ("B", 766)])
 def test_choices_are_made_in_the_official_order(family, seed):
-    """The golden file's random slices come from python's random module and the official sampler, four in a row."""
-    rng, space = random.Random(seed), SPACES[family]
+    """The random slices of the golden file come from Python's random module and the official sampler.
+
+    It drew four in a row, of which the file has three.
+    """
+    rng = random.Random(seed)
+    space = SPACES[family]
     samples = [
         str(tuple(c.value for c in space.list_decisions(lambda _, options: rng.choice(options))))
         for _ in range(4)
     ]
     entries = [
-        e for e in golden()["autoformer"]["archs"] if e["name"].startswith(f"{family} random")
+        e
+        for e in read_golden_file()["autoformer"]["archs"]
+        if e["name"].startswith(f"{family} random")
     ]
     assert len(entries) == 3
     for entry in entries:
-        assert samples[int(entry["name"].split()[2])] == text(entry)
+        assert samples[int(entry["name"].split()[2])] == format_entry(entry)
 
 
-def test_sizes_of_the_spaces():
-    """Widths times, for each depth, (ratios x heads)^depth."""
+def test_spaces_have_the_expected_sizes():
+    """The number of widths times the sum over depths of (ratios x heads)^depth."""
     assert tiny.size == 3 * (4**12 + 4**13 + 4**14)
     assert small.size == 3 * (9**12 + 9**13 + 9**14)
     assert base.size == 3 * (6**14 + 6**15 + 6**16)
@@ -180,7 +206,7 @@ def test_the_published_tiny_network_is_not_in_its_own_space():
 
 
 @pytest.mark.parametrize("space", [tiny, small, base], ids=lambda space: space.name)
-def test_strings(space):
+def test_strings_survive_parsing_with_any_brackets_and_spaces(space):
     arch = space.sample(np.random.default_rng(0))
     assert space.parse(str(arch)) == arch
     assert str(space.parse(str(arch).replace(" ", "").replace("(", "[").replace(")", "]"))) == str(
@@ -222,8 +248,8 @@ def test_the_diagram_shows_the_architecture():
 # ------------------------------------------------------------------------------------------- any task, shared weights
 
 
-def test_images_of_any_size():
-    """31x32 pixels in patches of 8 are 3 x 4 tokens; seven rows are left over."""
+def test_networks_accept_images_of_any_size():
+    """31x32 pixels in patches of 8 are 3 x 4 tokens; seven rows of pixels are not used."""
     space = tiny.with_options(patch=8)
     network = space.build(space.sample(np.random.default_rng(0)), Task("noise", (2, 31, 32), 5))
     assert network.pos_embed.shape[1] == 1 + 3 * 4
@@ -232,8 +258,11 @@ def test_images_of_any_size():
         tiny.build(tiny.sample(np.random.default_rng(0)), Task("noise", (3, 8, 8), 5))
 
 
-def test_relative_positions_of_a_grid_that_is_not_square():
-    """Two tokens of a 2 x 3 grid: (0, 0) and (1, 2) are 1 row and 2 columns apart, so 30 (15 + 1) + 15 + 2."""
+def test_relative_positions_are_right_for_a_grid_that_is_not_square():
+    """In a 2 x 3 grid the tokens (0, 0) and (1, 2) are 1 row and 2 columns apart.
+
+    Their relative position is 30 (15 + 1) + 15 + 2.
+    """
     space = tiny.with_options(patch=8)
     distances = space.build(
         space.sample(np.random.default_rng(0)), Task("noise", (3, 16, 24), 5)
@@ -246,21 +275,22 @@ def test_relative_positions_of_a_grid_that_is_not_square():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_sub_network_is_the_built_network_with_those_weights(seed):
+def test_a_subnet_equals_the_built_network_with_its_weights(seed):
     space = tiny.with_options(patch=8)
     arch = space.sample(np.random.default_rng(seed))
     torch.manual_seed(seed)
     net = space.supernet(CIFAR)
     for p in net.parameters():  # also the biases and norms
         nn.init.normal_(p, std=0.1)
-    subnet, built = net.subnet(arch), space.build(arch, CIFAR)
+    subnet = net.subnet(arch)
+    built = space.build(arch, CIFAR)
     built.load_state_dict(subnet.state_dict())
     x = torch.randn(2, *CIFAR.input_shape)
     torch.testing.assert_close(subnet(x), built(x))
 
 
-def test_a_sub_network_trains_the_supernet():
-    """Gradients reach the rows that were used, and no others: with 3 heads of 4, the first 576 rows of qkv."""
+def test_training_a_subnet_trains_the_supernet():
+    """Gradients reach only the weights in use: with 3 of 4 heads, the first 576 rows of qkv."""
     space = tiny.with_options(patch=8)
     net = space.supernet(CIFAR)
     arch = space.parse(str((12, *[4.0] * 12, *[3] * 12, 192)))
@@ -270,10 +300,10 @@ def test_a_sub_network_trains_the_supernet():
     assert not grad[576:].any()
     assert not grad[:, 192:].any()
     assert net.blocks[12].fc1.weight.grad is None
-    assert all(
-        mine is theirs
-        for mine, theirs in zip(net.subnet(arch).parameters(), net.parameters(), strict=True)
-    )
+    for weight, supernet_weight in zip(
+        net.subnet(arch).parameters(), net.parameters(), strict=True
+    ):
+        assert weight is supernet_weight
 
 
 def test_an_architecture_larger_than_the_supernet_is_rejected():
@@ -305,9 +335,7 @@ def test_taylor_mode_agrees_with_reverse_mode():
     )
     u1, u2 = probe.plane(CIFAR.input_shape)
     with probe.scoring_mode():
-        for ours, theirs in zip(
-            measure_by_taylor_mode(network, u1, u2),
-            measure_by_reverse_mode(network, u1, u2),
-            strict=True,
-        ):
-            torch.testing.assert_close(ours, theirs)
+        by_taylor_mode = measure_by_taylor_mode(network, u1, u2)
+        by_reverse_mode = measure_by_reverse_mode(network, u1, u2)
+        for value, expected in zip(by_taylor_mode, by_reverse_mode, strict=True):
+            torch.testing.assert_close(value, expected)

@@ -1,4 +1,4 @@
-"""DARTS networks and supernets against the official ones (HNAS's copy of DARTS, Zero-Cost-PT), and published counts."""
+"""DARTS networks and supernets equal the official ones (of HNAS and Zero-Cost-PT) and their counts."""
 
 import ast
 import csv
@@ -69,7 +69,7 @@ def test_networks_equal_the_official_ones(group: str, stem: str, count: int):
         )
 
 
-def test_few_cells_many_cells_and_tiny_imagenet():
+def test_networks_with_few_or_many_cells_and_for_tiny_imagenet_equal_the_official_ones():
     entries = read_golden_file()["darts"]["small_variants"]
     assert len(entries) == 6
     for entry in entries:
@@ -82,15 +82,15 @@ def test_few_cells_many_cells_and_tiny_imagenet():
         check_network(model, entry)
 
 
-class Main(nn.Module):
-    """The logits of a network that returns (auxiliary logits, logits)."""
+class MainLogits(nn.Module):
+    """Returns the logits of a network that returns auxiliary logits and logits."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor) -> Tensor:
-        self.beside, logits = self.model(x)
+        self.auxiliary_logits, logits = self.model(x)
         return logits
 
 
@@ -116,23 +116,24 @@ def test_the_auxiliary_tower_equals_the_official_one(group: str, stem: str, coun
             if isinstance(m, nn.Conv2d | nn.BatchNorm2d | nn.Linear)
         ]
         assert [[type(m).__name__, list(m.weight.shape)] for m in layers] == entry["aux_layers"]
-        main = Main(fill_weights(model))
+        main = MainLogits(fill_weights(model))
         enable_tower(model)
         out, macs = run_and_count(main, make_inputs(entry["input_shape"]))
         assert macs == entry["macs"]
-        assert [list(out.shape), list(main.beside.shape)] == entry["output_shape"]
+        assert [list(out.shape), list(main.auxiliary_logits.shape)] == entry["output_shape"]
         check_output(out, entry["fwd"])
 
 
 def enable_tower(model: nn.Module) -> None:
-    """Training mode, in which the tower runs, but with norms in evaluation mode, like the golden values."""
+    """Set training mode, in which the tower runs, but norms to evaluation mode, as for golden values."""
     model.train()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
 
 
-PUBLISHED = {  # comments in a public list of genotypes, cited in SPACES.md section 4: parameters and multiply-adds
+# Parameters and multiply-adds of a public list of genotypes that SPACES.md cites in section 4.
+PUBLISHED = {
     "DARTS_V2": (3.3e6, 528e6),
     "SNAS_mild": (2.66e6, 422e6),
     "PDARTS": (3.43e6, 532e6),
@@ -142,8 +143,8 @@ PUBLISHED = {  # comments in a public list of genotypes, cited in SPACES.md sect
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_published_counts_on_cifar(name: str):
-    """Without the auxiliary tower, which published counts exclude."""
+def test_networks_for_cifar_have_the_published_counts(name: str):
+    """Published counts do not include the auxiliary tower."""
     published, flops = PUBLISHED[name]
     model = CIFAR.build(CIFAR.parse(format_genotype(name)), device="meta").eval()
     assert count_params(model) == pytest.approx(published, rel=0.015)
@@ -155,15 +156,15 @@ def test_the_published_counts_on_cifar(name: str):
 @pytest.mark.parametrize(
     ("name", "published"), [("DARTS_V2", 4.7), ("PDARTS", 4.9), ("PCDARTS_IN1K", 5.3)]
 )
-def test_the_published_counts_on_imagenet(name: str, published: float):
+def test_networks_for_imagenet_have_the_published_counts(name: str, published: float):
     model = IMAGENET.build(
         IMAGENET.parse(format_genotype(name)), Task("imagenet", (3, 224, 224), 1000), device="meta"
     )
     assert round(count_params(model) / 1e6, 1) == published
 
 
-def test_the_exact_counts_of_spaces_md():
-    """SPACES.md, section 4."""
+def test_networks_have_the_exact_counts_of_spaces_md():
+    """The counts are in section 4 of SPACES.md."""
     exact = {
         "DARTS_V2": 3349342,
         "SNAS_mild": 2661382,
@@ -188,9 +189,12 @@ def test_the_exact_counts_of_spaces_md():
     assert count_params(tower) == 476426
 
 
-def test_the_parameters_of_nas_bench_301():
-    """1,225 cells scored by NASLib list the parameters of its network: 32 channels, 8 cells, and norms on the edges
-    without affine parameters (2 per channel fewer than ours); read here for every 25th."""
+def test_networks_have_the_parameters_of_nas_bench_301():
+    """NASLib published the parameters of 1,225 networks; every 25th is compared.
+
+    They have 32 channels and 8 cells. Their norms on edges have no affine parameters, which are 2
+    per channel in ours.
+    """
     space = darts.with_options(channels=32, cells=8)
     with gzip.open(find_shared("data", "nasbench301", "nb301_zc12_acc.csv.gz"), "rt") as file:
         rows = list(csv.DictReader(file))[::25]
@@ -202,16 +206,16 @@ def test_the_parameters_of_nas_bench_301():
         )
         cells = {"normal": normal, "normal_concat": NODES, "reduce": reduce, "reduce_concat": NODES}
         model = space.build(space.parse(format_genotype(cells)), device="meta")
-        norms = [
-            m for cell in model.cells for m in cell.edges.modules() if isinstance(m, nn.BatchNorm2d)
-        ]
-        assert count_params(model) - sum(map(count_params, norms)) == round(
-            1e6 * float(row["params"])
-        )
+        params = count_params(model)
+        for cell in model.cells:
+            for module in cell.edges.modules():
+                if isinstance(module, nn.BatchNorm2d):
+                    params -= count_params(module)
+        assert params == round(1e6 * float(row["params"]))
 
 
 def test_the_trained_genotypes_of_swap_are_parsed():
-    """1,000 random genotypes that were trained; `none` and equal sources occur, which we never sample."""
+    """They contain `none` and nodes with equal sources, which we never sample."""
     with gzip.open(find_shared("data", "darts", "darts1000_cifar10.csv.gz"), "rt") as file:
         rows = [row["genotype"] for row in csv.DictReader(file)]
     assert len(rows) == 1000
@@ -227,7 +231,7 @@ def test_the_trained_genotypes_of_swap_are_parsed():
 
 
 def parse_options(name: str) -> dict[str, Any]:
-    """`supernet s5 nettype=imagenet C=16 L=8` -> the options of ours."""
+    """Return the options of a supernet such as `supernet s5 nettype=imagenet C=16 L=8`."""
     match = re.search(r"C=(\d+) L=(\d+)", name)
     channels, cells = map(int, match.groups()) if match else (16, 8)
     return {
@@ -238,7 +242,10 @@ def parse_options(name: str) -> dict[str, Any]:
 
 
 def test_supernets_equal_the_official_ones():
-    """Zero-Cost-PT's, with uniform weights, and one-hot ones whose other operations must not run (multiply-adds)."""
+    """The supernets of Zero-Cost-PT with uniform and with one-hot weights.
+
+    With one-hot weights the other operations must not run, as the multiply-adds show.
+    """
     entries = read_golden_file()["darts_supernet"]["archs"]
     assert len(entries) == 14
     for entry in entries:
@@ -255,7 +262,7 @@ def test_supernets_equal_the_official_ones():
 
 
 def test_the_operations_of_every_edge_are_the_official_ones():
-    """In S1 each edge has its own pair; the file lists one list for all edges or one for each."""
+    """In S1 each edge has its own pair. The file has one list for all edges or one per edge."""
     for entry in read_golden_file()["darts_supernet"]["archs"]:
         if "primitives_normal" not in entry:
             continue
@@ -268,8 +275,8 @@ def test_the_operations_of_every_edge_are_the_official_ones():
             assert [list(ops) for name, ops in options.items() if name.startswith(kind)] == per_edge
 
 
-def test_the_supernets_have_the_known_numbers_of_parameters():
-    """SPACES.md, section 4; 1.930618 M is the number that DARTS's own code prints."""
+def test_supernets_have_the_published_numbers_of_parameters():
+    """The numbers are in section 4 of SPACES.md. The code of DARTS prints 1.930618 M."""
     expected = {
         "darts": 1930618,
         "darts8": 1930618,
@@ -289,7 +296,10 @@ def test_the_supernets_have_the_known_numbers_of_parameters():
 
 
 def test_hnas_never_samples_dil_conv_5x5():
-    """Its sampler gave 48,000 operations without one; all its samples are in our space `darts(operations=hnas)`."""
+    """Its sampler returned 48,000 operations without it.
+
+    All its samples are in our space `darts(operations=hnas)`.
+    """
     op_counts = read_golden_file()["darts"]["hnas_sampler_op_counts_3000_draws_seed123"]
     assert sum(op_counts.values()) == 3000 * 16
     hnas = darts.with_options(operations="hnas")

@@ -1,4 +1,4 @@
-"""NAS-Bench-101 against the official code: networks, pruning, channels, hashes, isomorphism, counts."""
+"""NAS-Bench-101 equals the official code: networks, pruning, channels, hashes, isomorphism, counts."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def make_spec_of_entry(entry: dict[str, Any], prefix: str = "") -> CellSpec:
     return CellSpec(tuple(map(tuple, entry[f"{prefix}matrix"])), tuple(entry[f"{prefix}ops"]))
 
 
-def test_pruning_hash_and_channels_are_official():
+def test_pruning_hash_and_channels_equal_the_official_ones():
     valid = [entry for entry in list_entries() if entry["valid"]]
     assert len(valid) == 17
     for entry in valid:
@@ -44,17 +44,16 @@ def test_pruning_hash_and_channels_are_official():
         assert list(compute_channels(cell, first[0], first[-1])) == first
 
 
-def test_networks_in_the_given_order_of_vertices_are_official():
-    """Also the cell of ten edges, which is outside the space, and the one with a stem of sixteen channels."""
+def test_networks_in_any_order_of_vertices_equal_the_official_ones():
+    """Also the cell with ten edges, which is not in the space, and one with a stem of 16 channels."""
     for entry in (entry for entry in list_entries() if entry["valid"]):
         task = Task("cifar10", tuple(entry["input_shape"][1:]), entry["num_classes"])
         channels = entry["vertex_channels_stack1_first_cell"][0]
         check_network(NASBench101(prune_spec(make_spec_of_entry(entry)), task, channels), entry)
 
 
-def test_networks_of_the_space_are_official():
-    """Where the order of the vertices is the canonical one or all of them are equally wide, so that it does not
-    matter."""
+def test_networks_of_the_space_have_the_official_parameters():
+    """Tested if the vertices are in canonical order, or have equal widths so that no order matters."""
     built = 0
     for entry in list_entries():
         if entry["valid"] and "10 edges" not in entry["name"]:
@@ -94,20 +93,20 @@ def test_isomorphic_cells_are_equal():
         assert [hash_of(a), hash_of(b)] == [pair["a"]["hash"], pair["b"]["hash"]]
 
 
-def test_the_number_of_cells_up_to_six_vertices():
-    """All seven vertices: benchmarks/nasbench101_count.py."""
-    seen = set()
+def test_the_number_of_cells_with_up_to_six_vertices_is_the_official_one():
+    """For seven vertices see benchmarks/nasbench101_count.py."""
+    canonical_cells = set()
     labelled = 0
     for count in read_golden_file()["nasbench101_counts"]["counts"][:5]:
         for cell in enumerate_specs(count["max_vertices"]):
             labelled += 1
-            seen.add(find_canonical_form(cell))
+            canonical_cells.add(find_canonical_form(cell))
         assert labelled == count["cumulative_labelled"]
-        assert len(seen) == count["cumulative_unique_hashes"]
+        assert len(canonical_cells) == count["cumulative_unique_hashes"]
 
 
-def test_our_order_of_vertices_is_that_of_the_benchmark():
-    """A public table lists cells as the benchmark's file has them: all are in canonical order already."""
+def test_our_canonical_order_of_vertices_is_that_of_the_benchmark():
+    """All cells of a public table, which have the order of the benchmark's file, stay unchanged."""
     table = pd.read_csv(
         find_shared("data", "nasbench101", "nb101_zen_10250_noacc.csv.gz"), dtype=str
     ).dropna()

@@ -1,4 +1,4 @@
-"""NAS-Bench-1Shot1 against the official code and the published tables: sizes, networks, cells with known accuracies."""
+"""NAS-Bench-1Shot1 equals the official code and tables: sizes, networks, cells with accuracies."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def test_the_listed_cells_are_the_published_ones(name):
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", PARTS)
-def test_the_number_of_cells_with_loose_ends(name):
+def test_the_number_of_cells_with_loose_ends_is_the_official_one(name):
     info = read_golden_file()["nasbench1shot1"][name]["info"]
     space = load_part(name, members="loose")
     assert space.size == info["archs_with_loose_ends_labelled"]
@@ -51,9 +51,8 @@ def test_the_number_of_cells_with_loose_ends(name):
 
 
 @pytest.mark.parametrize(("name", "matrices", "cells"), [("S1", 66, 3_702), ("S2", 190, 12_474)])
-def test_the_number_of_all_cells_without_loose_ends(name, matrices, cells):
-    """Computed in the other direction: of all cells with loose ends, keep the nodes that are reachable from the
-    output, and count the distinct results."""
+def test_the_number_of_all_cells_without_loose_ends_is_right(name, matrices, cells):
+    """Compared with the cells with loose ends, reduced to the nodes that reach the output."""
     space = load_part(name, members="tight")
     archs = list(space)
     assert space.size == len(archs) == len(set(archs)) == cells
@@ -66,21 +65,21 @@ def test_the_number_of_all_cells_without_loose_ends(name, matrices, cells):
 
 def _keep_reachable(genes: dict[str, Any]) -> tuple[Any, ...]:
     """Return the genes of the nodes that are reachable from the output."""
-    seen = []
-    todo = ["parents_out"]
-    while todo:
-        name = todo.pop()
-        seen += [
+    reachable = []
+    queue = ["parents_out"]
+    while queue:
+        name = queue.pop()
+        reachable += [
             (name, genes[name]),
             (name.replace("parents", "op"), genes.get(name.replace("parents", "op"))),
         ]
-        todo += [f"parents{node}" for node in genes[name].split("+") if node != "0"]
-    return tuple(sorted(set(seen)))
+        queue += [f"parents{node}" for node in genes[name].split("+") if node != "0"]
+    return tuple(sorted(set(reachable)))
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", PARTS)
-def test_networks_are_official(name):
+def test_networks_equal_the_official_ones(name):
     """Cells of the official sampler, which also samples cells that are not listed."""
     entries = read_golden_file()["nasbench1shot1"][name]["archs"]
     assert len(entries) == 11
@@ -94,7 +93,7 @@ def test_networks_are_official(name):
 
 
 @pytest.mark.data
-def test_the_cells_with_known_accuracies_are_members():
+def test_cells_with_published_accuracies_are_members():
     table = pd.read_csv(
         find_shared("data", "nasbench101", "nb101_1shot1_spaces12.csv.gz"), dtype=str
     )
@@ -135,7 +134,10 @@ def test_the_error_for_an_unlisted_cell_names_the_option_that_allows_it():
     ],
 )
 def test_cells_of_other_spaces_are_rejected(rows, message):
-    """Node 3 of space 3 has one parent, the vertex before the output of space 2 is idle, and its output has three."""
+    """In space 3 node 3 has one parent.
+
+    In space 2 the vertex before the output is unused, and the output has three parents.
+    """
     n = rows.count("/") + 1
     space = load_part("S3" if "parents3" in message else "S2")
     with pytest.raises(UsageError, match=message):

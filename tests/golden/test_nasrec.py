@@ -1,4 +1,4 @@
-"""NASRec against the authors' code: six sub-networks in fixed mode, with weights and rows from the golden recipe."""
+"""Six networks of NASRec equal those of the authors' code, with golden weights and rows."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from untrained.types import Task
 
 TASK = Task("criteo", (13 + 26,), 1, "bce", (50,) * 26)
 SPACES = {"autoctr": "nasrec_small", "xlarge": "nasrec_full"}
-OURS = {  # what the authors call the parts of an operator
+OUR_NAMES = {  # by operator, then by the name of a part in the authors' code
     "linear-2d": {"_linear": "reads_dense.linear", "_layernorm": "reads_dense.norm"},
     "linear-3d": {"_linear": "reads_tokens.linear", "_layernorm": "reads_tokens.norm"},
     "dot-product": {
@@ -86,7 +86,9 @@ def translate_name(name: str, config: str) -> str:
     _, i, *path = name.split(".")
     op = OPS[config][int(path[1])] if path[0] == "_nodes" else ""
     *part, last = path[2:] if op else path
-    return ".".join(["blocks", i, *(["ops", op] if op else []), OURS[op][".".join(part)], last])
+    return ".".join(
+        ["blocks", i, *(["ops", op] if op else []), OUR_NAMES[op][".".join(part)], last]
+    )
 
 
 def is_unused(name: str, shapes: dict[str, list[int]]) -> bool:
@@ -117,8 +119,8 @@ def test_networks_equal_those_of_the_authors(n):
     assert {k: list(p.shape) for k, p in network.named_parameters()} == {
         k: list(w.shape) for k, w in weights.items()
     }
-    idle = sum(int(np.prod(shape)) for name, shape in shapes.items() if is_unused(name, shapes))
-    assert sum(p.numel() for p in network.parameters()) == entry["params_total"] - idle
+    unused = sum(int(np.prod(shape)) for name, shape in shapes.items() if is_unused(name, shapes))
+    assert sum(p.numel() for p in network.parameters()) == entry["params_total"] - unused
 
     network.load_state_dict(weights, assign=True)
     rows = np.concatenate(
@@ -145,7 +147,7 @@ def test_the_six_networks_contain_every_operator_and_connection():
 
 
 def test_the_json_of_the_authors_is_parsed_without_unused_inputs():
-    """Left and right are dropped where no operator reads them; sets of inputs are sorted."""
+    """Left and right inputs that no operator reads are dropped; sets of inputs are sorted."""
     _, arch = parse_entry(read_golden_file()[0])
     assert str(arch).startswith(
         "linear-2d(0)16 linear-3d(0)64 fm interact; dot-product(0+1)16 linear-3d(0+1)48; "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.golden.spaces import check, golden
+from tests.golden.spaces import check_network, read_golden_file
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import load_space
@@ -19,29 +19,29 @@ space = load_space("nats_size")
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(15))
-def test_a_network_is_the_official_one(index):
-    entry = golden()["nats_sss"]["archs"][index]
+def test_a_network_equals_the_official_one(index):
+    entry = read_golden_file()["nats_sss"]["archs"][index]
     arch = space.parse(entry["name"].split(" ")[0])
     assert [width for _, width in arch.genes] == entry["choices"]
     task = Task("cifar10", tuple(entry["input_shape"][1:]), entry["num_classes"])
-    check(space.build(arch, task), entry)
+    check_network(space.build(arch, task), entry)
 
 
 @pytest.mark.data
-def test_every_golden_network_is_rebuilt_and_the_random_ones_are_drawn_in_our_order():
-    """The golden file's note: six by random.seed(301) and random.choice for each position; it holds four."""
-    names = [entry["name"] for entry in golden()["nats_sss"]["archs"]]
+def test_all_golden_networks_are_tested_and_choices_are_made_in_the_official_order():
+    """Six networks were samples by random.seed(301) and random.choice per position; the file has four."""
+    names = [entry["name"] for entry in read_golden_file()["nats_sss"]["archs"]]
     assert len(names) == 15
     rng = random.Random(301)
-    drawn = [
+    samples = [
         ":".join(str(c.value) for c in space.list_decisions(lambda _, widths: rng.choice(widths)))
         for _ in range(6)
     ]
-    assert len(set(drawn) & set(names)) == 4
+    assert len(set(samples) & set(names)) == 4
 
 
-def test_the_published_count():
-    """SPACES.md: 64:64:64:64:64 on CIFAR-10 has 713,674 parameters and 274.4 M multiply-adds."""
+def test_the_largest_network_has_the_published_counts():
+    """SPACES.md: 64:64:64:64:64 has 713,674 parameters and 274.4 M multiply-adds on CIFAR-10."""
     batch = Batch(torch.zeros(1, 3, 32, 32, device="meta"), torch.zeros(1, device="meta"))
     probe = Probe(space.build(space.parse("64:64:64:64:64"), device="meta"), batch)
     assert probe.params == 713_674
@@ -53,14 +53,14 @@ def test_a_string_with_colons_is_not_taken_for_a_file():
     assert record.value == 713_674
 
 
-def test_there_are_32_768_each_once():
+def test_the_space_has_32_768_distinct_members():
     archs = {str(arch) for arch in space}
     assert space.size == len(archs) == 32_768
     assert {"8:8:8:8:8", "64:64:64:64:64", "8:16:24:32:64"} <= archs
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("64:64:64:64", "':' and a width"),
         ("64:64:64:64:64:64", "the end"),
@@ -70,25 +70,24 @@ def test_there_are_32_768_each_once():
         ("64:64:12:64:64", "'cell2' is 12, but it can only be one of 8, 16"),
     ],
 )
-def test_other_strings_are_refused(text, says):
-    with pytest.raises(UsageError, match=says):
+def test_malformed_strings_are_rejected(text, message):
+    with pytest.raises(UsageError, match=message):
         space.parse(text)
 
 
-def test_a_width_is_that_of_a_layers_output():
-    """Of the five, only the neighbours of a changed width change shape: the third is the second cell's output."""
-    shapes = [
-        {
-            name: tuple(p.shape)
-            for name, p in space.build(space.parse(text), device="meta").named_parameters()
-        }
-        for text in ("8:16:24:32:40", "8:16:48:32:40")
-    ]
-    changed = {
-        name.split(".")[1]
-        for name in shapes[0].keys() & shapes[1].keys()
-        if shapes[0][name] != shapes[1][name]
-    }
+def test_a_width_is_the_number_of_output_channels():
+    """The third width is that of the output of the second cell."""
+
+    def list_shapes(text):
+        network = space.build(space.parse(text), device="meta")
+        return {name: tuple(weight.shape) for name, weight in network.named_parameters()}
+
+    shapes = list_shapes("8:16:24:32:40")
+    other_shapes = list_shapes("8:16:48:32:40")
+    changed = set()
+    for name in shapes.keys() & other_shapes.keys():
+        if shapes[name] != other_shapes[name]:
+            changed.add(name.split(".")[1])
     assert changed == {"2", "3"}  # the second cell, and the residual block that reads it
 
 

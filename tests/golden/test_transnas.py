@@ -6,30 +6,32 @@ import numpy as np
 import pytest
 import torch
 
-from tests.golden.spaces import check, golden
+from tests.golden.spaces import check_network, read_golden_file
 from untrained.errors import UsageError
 from untrained.spaces import Space, load_space
 from untrained.spaces.core.diagrams import CellGraph, Stage
 from untrained.types import Task
 from untrained.workflows.score import score_networks
 
-micro, macro = load_space("transnas_micro"), load_space("transnas_macro")
+micro = load_space("transnas_micro")
+macro = load_space("transnas_macro")
 HEADS = {"class_scene": "scene", "class_object": "object", "segmentsemantic": "segmentation"}
 
 
-def home(text: str, head: str) -> Space:
+def load_space_with_head(text: str, head: str) -> Space:
     return (macro if text.endswith("basic") else micro).with_options(head=head)
 
 
-def assert_rebuilt(entry: dict[str, Any], text: str, task: str) -> None:
+def check_entry(entry: dict[str, Any], text: str, task: str) -> None:
     head = HEADS.get(task, task)
-    space = home(text, head)
+    space = load_space_with_head(text, head)
     arch = space.parse(text)
     assert str(arch) == text
-    shape, classes = entry["input_shape"], entry["output_shape"][0][1]
+    shape = entry["input_shape"]
+    classes = entry["output_shape"][0][1]
     if shape[-1] != 224:  # where the official FLOPs are counted
         assert (list(space.task.input_shape), space.task.num_classes) == (shape[1:], classes)
-    check(space.build(arch, Task(head, tuple(shape[1:]), classes)), entry)
+    check_network(space.build(arch, Task(head, tuple(shape[1:]), classes)), entry)
 
 
 # --------------------------------------------------------------------------------------------------- official networks
@@ -38,29 +40,31 @@ def assert_rebuilt(entry: dict[str, Any], text: str, task: str) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(21))
 def test_a_micro_network_equals_the_official_one(index):
-    entry = golden()["transnas"]["micro"][index]
-    assert_rebuilt(entry, entry["string"], entry["task"])
+    entry = read_golden_file()["transnas"]["micro"][index]
+    check_entry(entry, entry["string"], entry["task"])
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(12))
 def test_a_macro_network_equals_the_official_one(index):
-    entry = golden()["transnas"]["macro"][index]
-    assert_rebuilt(entry, entry["string"], entry["task"])
+    entry = read_golden_file()["transnas"]["macro"][index]
+    check_entry(entry, entry["string"], entry["task"])
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(9))
 def test_a_network_at_224_pixels_equals_the_official_one(index):
-    entry = golden()["transnas"]["full"][index]  # the last has defaults of its own: 75 classes
-    assert_rebuilt(
+    entry = read_golden_file()["transnas"]["full"][
+        index
+    ]  # the last has defaults of its own: 75 classes
+    check_entry(
         entry, entry.get("string", entry["name"].split(" ")[0]), entry.get("task", "class_object")
     )
 
 
 @pytest.mark.data
 def test_all_golden_networks_are_tested():
-    networks = golden()["transnas"]
+    networks = read_golden_file()["transnas"]
     assert [len(networks[kind]) for kind in ("micro", "macro", "full")] == [21, 12, 9]
 
 
@@ -72,27 +76,30 @@ def test_all_golden_networks_are_tested():
         ("64-41414-0_00_000", 43_599),
     ],
 )
-def test_published_counts(text, params):
-    """SPACES.md, scene classification."""
-    assert (
-        sum(p.numel() for p in micro.build(micro.parse(text), device="meta").parameters()) == params
-    )
+def test_networks_have_the_published_counts(text, params):
+    """The counts for scene classification are in SPACES.md."""
+    network = micro.build(micro.parse(text), device="meta")
+    assert sum(weight.numel() for weight in network.parameters()) == params
 
 
 def test_the_norms_of_shortcuts_have_the_unusual_eps_of_the_benchmark():
-    """eps = 1 on a batch of variance v leaves v / (v + 1) of it; the other norms have torch's own."""
+    """Their eps is 1; the other norms have the default of torch."""
     network = macro.build(macro.parse("64-41414-basic"))
     norms = [
         (name, m) for name, m in network.named_modules() if isinstance(m, torch.nn.BatchNorm2d)
     ]
-    odd = [name for name, norm in norms if (norm.eps, norm.momentum) == (1.0, 1.0)]
-    assert len(odd) == 3  # a shortcut for each 4 of 41414
-    assert all("shortcut" in name for name in odd)
-    assert {(norm.eps, norm.momentum) for name, norm in norms if name not in odd} == {(1e-5, 0.1)}
+    unusual = [name for name, norm in norms if (norm.eps, norm.momentum) == (1.0, 1.0)]
+    assert len(unusual) == 3  # one shortcut per 4 in 41414
+    assert all("shortcut" in name for name in unusual)
+    others = {(norm.eps, norm.momentum) for name, norm in norms if name not in unusual}
+    assert others == {(1e-5, 0.1)}
 
 
 def test_the_encoder_has_he_initialisation_and_the_head_that_of_torch():
-    """He normal, fan out: variance 2 / (k^2 cout). A linear layer of torch is uniform within 1 / sqrt(cin)."""
+    """He normal with fan-out has the variance 2 / (k^2 cout).
+
+    A linear layer of torch is uniform within 1 / sqrt(cin).
+    """
     torch.manual_seed(0)
     network = micro.build(micro.parse("64-41414-3_30_303"))
     convs = [
@@ -121,7 +128,7 @@ def test_there_are_4_096_cells():
 
 
 def test_there_are_3_256_sequences_of_modules():
-    """Of all sequences of 4 to 6 digits, those with one to three of 2 and 4 and one to four of 3 and 4."""
+    """They have 4 to 6 digits, one to three of them 2 or 4, and one to four of them 3 or 4."""
     archs = [str(arch) for arch in macro]
     assert macro.size == len(set(archs)) == len(archs) == 3_256
     assert {"64-41414-basic", "64-4443-basic", "64-334421-basic", "64-1414-basic"} <= set(archs)
@@ -131,8 +138,8 @@ def test_there_are_3_256_sequences_of_modules():
     assert {sum(code.count(d) for d in "34") for code in codes} == {1, 2, 3, 4}
 
 
-def test_the_digits_of_a_cell():
-    """0 none, 1 skip, 2 conv 1x1, 3 conv 3x3; edges into node 1 first, and from earlier nodes first."""
+def test_the_digits_of_a_cell_are_parsed():
+    """0 is none, 1 skip, 2 conv 1x1, 3 conv 3x3. Edges are sorted by target, then by source."""
     arch = micro.parse("64-41414-1_23_032")
     ops = ("skip_connect", "nor_conv_1x1", "nor_conv_3x3", "none", "nor_conv_3x3", "nor_conv_1x1")
     assert arch.genes == tuple(
@@ -213,8 +220,8 @@ def test_an_unknown_head_is_rejected():
 
 @pytest.mark.parametrize("text", ["64-41414-0_12_321", "64-41414-1_10_001", "64-213421-basic"])
 @pytest.mark.parametrize("head", ["scene", "jigsaw"])
-def test_images_of_any_size_and_any_classes(text, head):
-    space = home(text, head)
+def test_networks_accept_images_of_any_size_and_any_number_of_classes(text, head):
+    space = load_space_with_head(text, head)
     task = Task("noise", (4, 75, 61), 5)
     out = space.build(space.parse(text), task)(torch.randn(2, *task.input_shape))
     assert out.shape == (2, 5)
@@ -241,7 +248,7 @@ def test_a_jigsaw_cuts_an_image_row_by_row():
     ("text", "halvings"), [("64-41414-basic", 5), ("64-1242-basic", 3), ("64-3443-basic", 6)]
 )
 def test_a_segmentation_has_the_size_of_its_image(text, halvings):
-    """The decoder doubles the resolution as often as the encoder halves it, with eight layers and the classifier."""
+    """The decoder, which has eight layers, doubles the resolution as often as the encoder halves it."""
     space = macro.with_options(head="segmentation")
     encoder, decoder = space.build(space.parse(text), Task("noise", (3, 64, 128), 17))
     assert sum(isinstance(m, torch.nn.ConvTranspose2d) for m in decoder.modules()) == halvings

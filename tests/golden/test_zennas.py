@@ -1,4 +1,4 @@
-"""The two spaces of ZenNAS against the official code of ZenNAS and ZiCo: networks, counts, candidates, steps."""
+"""The two spaces of ZenNAS equal the official code of ZenNAS and ZiCo: networks, counts, mutations."""
 
 import json
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.golden.spaces import check, golden
+from tests.golden.spaces import check_network, read_golden_file
 from untrained.errors import UsageError
 from untrained.spaces import Space, load_space, mobilenetv2, zen_resnet
 from untrained.spaces.zennas.counts import count_arch_layers, count_flops, count_params
@@ -17,28 +17,29 @@ from untrained.spaces.zennas.network import ZenBlock
 from untrained.spaces.zennas.structure import StructureNotation, list_genes
 from untrained.types import Task
 
-mobile, resnet = load_space("mobilenetv2"), load_space("zen_resnet")
+mobile = load_space("mobilenetv2")
+resnet = load_space("zen_resnet")
 MUTATIONS = {"mobilenetv2": mobilenetv2.MUTATION, "zen_resnet": zen_resnet.MUTATION}
 KEYS = {"mobilenetv2": "zen_mobilenetv2", "zen_resnet": "zen_resnet"}  # of the golden file
 HEAVY = 4e9  # multiply-adds
 both = pytest.mark.parametrize("name", ["mobilenetv2", "zen_resnet"])
 
 
-def official(name: str) -> dict[str, Any]:
+def read_official(name: str) -> dict[str, Any]:
     """Return the part of the golden file about a space."""
-    return golden()[KEYS[name]]
+    return read_golden_file()[KEYS[name]]
 
 
-def entries(name: str) -> list[dict[str, Any]]:
-    return official(name)["archs"]
+def list_entries(name: str) -> list[dict[str, Any]]:
+    return read_official(name)["archs"]
 
 
-def task_of(entry: dict[str, Any]) -> Task:
+def make_task(entry: dict[str, Any]) -> Task:
     return Task("golden", tuple(entry["input_shape"][1:]), entry["num_classes"])
 
 
-def block(kind: str, *numbers: int) -> ZenBlock:
-    """A block of the golden file; convolutions have no bottleneck."""
+def make_block(kind: str, *numbers: int) -> ZenBlock:
+    """Make a block from its numbers in the golden file; convolutions have no bottleneck."""
     cin, cout, stride, *rest = numbers
     return ZenBlock(kind, cin, cout, stride, *(rest if len(rest) == 2 else (0, *rest)))
 
@@ -51,7 +52,7 @@ def copy_input_channels(blocks: list[ZenBlock], like: list[ZenBlock]) -> list[Ze
     ]
 
 
-def params_on_meta(space: Space, structure: str, classes: int) -> int:
+def count_meta_params(space: Space, structure: str, classes: int) -> int:
     """Return the number of parameters that torch counts."""
     task = Task("count", (3, 224, 224), classes)
     return sum(
@@ -72,23 +73,24 @@ def params_on_meta(space: Space, structure: str, classes: int) -> int:
     ],
 )
 def test_networks_equal_the_official_ones(name, least, below, count):
-    """The string has the same blocks as in the official code, survives parsing, and the network is the official one."""
-    selected = [entry for entry in entries(name) if least <= entry["macs"] < below]
+    """The string survives parsing and has the official blocks, and the network is the official one."""
+    selected = [entry for entry in list_entries(name) if least <= entry["macs"] < below]
     assert len(selected) == count
     for entry in selected:
         space = load_space(name).with_options(**entry["kw"])
         arch = space.parse(entry["structure"])
         assert str(arch) == entry["structure"]
-        assert arch.genes == list_genes([block(*choices) for choices in entry["choices"]])
-        check(space.build(arch, task_of(entry)), entry)
+        assert arch.genes == list_genes([make_block(*choices) for choices in entry["choices"]])
+        check_network(space.build(arch, make_task(entry)), entry)
 
 
 @pytest.mark.data
 @both
-def test_true_and_official_counts(name):
-    """Our counts equal the true ones, and the published variant the official functions'."""
-    for entry in entries(name):
-        space, task = load_space(name).with_options(**entry["kw"]), task_of(entry)
+def test_counts_equal_the_true_and_the_official_ones(name):
+    """Our counts are the true ones; the variant `published` equals the official functions."""
+    for entry in list_entries(name):
+        space = load_space(name).with_options(**entry["kw"])
+        task = make_task(entry)
         arch = space.parse(entry["structure"])
         assert count_params(space, arch, task) == entry["params"]
         assert count_flops(space, arch, task) == entry["macs"]
@@ -103,15 +105,13 @@ def test_true_and_official_counts(name):
 @both
 def test_candidates_are_the_official_ones_and_so_is_their_bias(name):
     """The candidates of a block, and how often the official list contains each type."""
-    lists = official(name)["candidate_lists"]
+    lists = read_official(name)["candidate_lists"]
     assert len(lists) == 6
     for candidate_list in lists:
         kind, _, numbers = candidate_list["block"].rstrip(")").partition("(")
-        old = block(kind, *map(int, numbers.split(",")))
-        fair, published = (
-            MUTATIONS[name].list_candidates(old),
-            MUTATIONS[name].list_candidates(old, "published"),
-        )
+        old = make_block(kind, *map(int, numbers.split(",")))
+        fair = MUTATIONS[name].list_candidates(old)
+        published = MUTATIONS[name].list_candidates(old, "published")
         names = sorted(map(str, fair))
         assert len(set(names)) == len(names) == candidate_list["n_distinct"]
         names_json = json.dumps(names, separators=(",", ":"))
@@ -123,9 +123,9 @@ def test_candidates_are_the_official_ones_and_so_is_their_bias(name):
 
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "count"), [("mobilenetv2", 6), ("zen_resnet", 5)])
-def test_official_mutations_are_possible_here(name, count):
-    """In an official step from parent to child one or two blocks become a candidate, and widths are linked."""
-    chain = [entry for entry in entries(name) if "parent" in entry]
+def test_official_mutations_are_possible_in_our_spaces(name, count):
+    """In an official mutation one or two blocks are replaced by a candidate, and widths are linked."""
+    chain = [entry for entry in list_entries(name) if "parent" in entry]
     assert len(chain) == count
     for entry in chain:
         old, new = (
@@ -133,11 +133,10 @@ def test_official_mutations_are_possible_here(name, count):
             for which in ("parent", "structure")
         )
         assert len(old) == len(new)  # no golden step splits a block
-        changed = [
-            n
-            for n, (a, b) in enumerate(zip(copy_input_channels(old, new), new, strict=True))
-            if a != b
-        ]
+        changed = []
+        for n, (before, after) in enumerate(zip(copy_input_channels(old, new), new, strict=True)):
+            if before != after:
+                changed.append(n)
         assert 1 <= len(changed) <= 2
         for n in changed:
             assert new[n] in [
@@ -148,8 +147,8 @@ def test_official_mutations_are_possible_here(name, count):
 
 @pytest.mark.data
 @both
-def test_long_blocks_are_split_as_officially(name):
-    for entry in entries(name):
+def test_long_blocks_are_split_like_the_official_ones(name):
+    for entry in list_entries(name):
         blocks = StructureNotation(MUTATIONS[name].kinds).parse_blocks(entry["structure"])
         parts = [part for whole in link_widths(blocks) for part in split_block(whole)]
         assert "".join(map(str, parts)) == entry["official_split6"]
@@ -159,25 +158,13 @@ def test_long_blocks_are_split_as_officially(name):
 
 
 @pytest.mark.data
-def test_the_bias_is_towards_the_types_listed_first():
-    candidate_lists = official("mobilenetv2")["candidate_lists"]
+def test_official_mutations_prefer_the_types_listed_first():
+    candidate_lists = read_official("mobilenetv2")["candidate_lists"]
     assert "".join(one["block"] for one in candidate_lists) == mobilenetv2.INITIAL["imagenet"]
-    every = 504 // 12  # candidates of a type
+    candidates_per_type = 504 // 12
     by_type = candidate_lists[1]["by_type"]
-    assert [by_type[kind] / every for kind in mobilenetv2.KINDS] == [
-        12,
-        12,
-        11,
-        10,
-        9,
-        8,
-        7,
-        6,
-        5,
-        4,
-        3,
-        2,
-    ]
+    repetitions = [by_type[kind] / candidates_per_type for kind in mobilenetv2.KINDS]
+    assert repetitions == [12, *range(12, 1, -1)]
 
 
 ZENNET = {  # published structures, by their multiply-adds
@@ -199,18 +186,18 @@ ZENNET = {  # published structures, by their multiply-adds
         ("900M", 13_300_208, 19_351_644),
     ],
 )
-def test_published_mobile_networks(name, without, with_se):
-    """SPACES.md: ZenNAS' README says 5.7 M, 7.1 M (both without squeeze-and-excitation) and 19.4 M (with it)."""
-    assert params_on_meta(mobile, ZENNET[name], 1000) == without
-    assert params_on_meta(mobile.with_options(use_se=True), ZENNET[name], 1000) == with_se
+def test_published_mobile_networks_have_the_published_sizes(name, without, with_se):
+    """The README of ZenNAS says 5.7 M and 7.1 M (both without squeeze-and-excitation) and 19.4 M."""
+    assert count_meta_params(mobile, ZENNET[name], 1000) == without
+    assert count_meta_params(mobile.with_options(use_se=True), ZENNET[name], 1000) == with_se
 
 
 # --------------------------------------------------------------------------------------------------------------- ResNet
 
 
 @pytest.mark.data
-def test_initial_structures_are_the_published_ones_except_for_the_correction():
-    imagenet, cifar = entries("zen_resnet")[:2]
+def test_initial_structures_are_the_published_ones_with_one_correction():
+    imagenet, cifar = list_entries("zen_resnet")[:2]
     assert zen_resnet.INITIAL["imagenet"] == imagenet["structure"]
     assert zen_resnet.INITIAL["cifar"] == cifar["structure"]
     with pytest.raises(UsageError, match=r"expected 512 \(channels in\)"):
@@ -244,6 +231,6 @@ def test_initial_structures_are_the_published_ones_except_for_the_correction():
     ],
     ids=["cifar 0.5M", "0.2 ms", "1.2 ms"],
 )
-def test_published_residual_networks(structure, classes, params):
-    """SPACES.md: ZenNAS' README says 0.5 M, 49.7 M and 180 M. The other published ones are in the golden file."""
-    assert params_on_meta(resnet, structure, classes) == params
+def test_published_residual_networks_have_the_published_sizes(structure, classes, params):
+    """The README of ZenNAS says 0.5 M, 49.7 M and 180 M. Others are in the golden file."""
+    assert count_meta_params(resnet, structure, classes) == params
