@@ -212,7 +212,7 @@ def test_proxies_with_equal_sample_counts_share_a_batch_and_others_do_not():
 def test_options_of_a_proxy_may_be_lists():
     add_up = make_proxy(lambda probe, of=(): float(sum(of)))
     first, second = score_networks(
-        ARCH, [add_up.configured(of=[1, 2]), add_up.configured(of=[3])], "noise", space=tiny
+        ARCH, [add_up.with_options(of=[1, 2]), add_up.with_options(of=[3])], "noise", space=tiny
     )
     assert (first.value, second.value) == (3, 3)
     assert first.measure != second.measure

@@ -4,18 +4,17 @@ For ReLU networks the code determines the linear region of a sample. Other nonli
 SiLU, tanh) are read in the same way, by the sign of their input.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from untrained.probe.jets import TorchFunction, find_functions
+from untrained.probe.jets import Args, Kwargs, TorchFunction, find_functions
 
 _NAMES = """
 relu relu6 leaky_relu prelu rrelu elu selu celu gelu silu mish hardswish hardtanh hardsigmoid
@@ -85,7 +84,7 @@ class SignRecorder(TorchFunctionMode):
         """Record functions through this mode and modules through torch's global hook."""
         relu_modules = {m for m in model.modules() if "ReLU" in type(m).__name__}
 
-        def note_input(module: nn.Module, inputs: Any) -> None:
+        def note_input(module: nn.Module, inputs: Args) -> None:
             if module in relu_modules and inputs:
                 self._relu_inputs.append(inputs[0])
 
@@ -108,10 +107,10 @@ class SignRecorder(TorchFunctionMode):
     def __torch_function__(
         self,
         func: TorchFunction,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        types: Sequence[type],
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if func not in NONLINEARITIES:
             return func(*args, **kwargs)

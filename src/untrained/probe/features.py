@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from untrained.errors import Unscorable
+from untrained.probe.jets import Args
 from untrained.probe.spectrum import extreme_ratio
 
 # Entries of a float64 stack of feature maps: 256 MiB, for any number of networks.
@@ -69,7 +70,7 @@ class FeatureCapture:
         for name, module in model.named_modules():
             modules[module] = (name, not module._modules)
 
-        def collect(module: nn.Module, inputs: Any, output: Any) -> None:
+        def collect(module: nn.Module, inputs: Args, output: Any) -> None:
             if module not in modules:
                 return
             name, is_leaf = modules[module]
@@ -94,7 +95,7 @@ class FeatureCapture:
             return output
         return self._relu_outputs.setdefault(id(source), (source, output))[1]
 
-    def _collect(self, name: str, is_leaf: bool, output: Any) -> None:
+    def _collect(self, name: str, is_leaf: bool, output: object) -> None:
         tensor = output if isinstance(output, Tensor) else find_first_tensor(output)
         if tensor is None:
             return
@@ -128,7 +129,7 @@ class FeatureCapture:
         return tuple(features.values())
 
 
-def find_first_tensor(output: Any) -> Tensor | None:
+def find_first_tensor(output: object) -> Tensor | None:
     """Return the main tensor of a module's output.
 
     Attention returns (output, weights), and some models return a dictionary.

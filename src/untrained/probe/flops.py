@@ -13,13 +13,16 @@ in torch and in the literature. Every other operation has an unknown count (None
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+
+from untrained.probe.jets import Args, Kwargs
 
 
 class Operation(NamedTuple):
@@ -42,7 +45,8 @@ _META_RESULTS: dict[object, Callable[[Tensor], object]] = {
 }
 
 
-# Functions without multiply-adds that torch does not tag as pointwise, without the underscore of in-place versions
+# Functions without multiply-adds that torch does not tag as pointwise. In-place versions are listed
+# without their underscore.
 _WITHOUT_PRODUCTS = frozenset(
     """
     _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d avg_pool2d avg_pool3d
@@ -91,7 +95,7 @@ _WITHOUT_PRODUCTS = frozenset(
 
 
 class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside it, every call of a torch function is appended to `operations`."""
+    """A mode that appends every call of a torch function to `operations`."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -109,11 +113,11 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        func: OpOverload,
+        types: Sequence[type],
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         infer_result = None
         if args and isinstance(args[0], Tensor) and args[0].is_meta:
@@ -129,7 +133,7 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def count_operations() -> Iterator[FlopCounter]:
-    """Count what runs inside, without gradients and without fused attention.
+    """Count the operations of a block, without gradients and without fused attention.
 
     Fused attention has no formula on a CPU.
     """
@@ -154,7 +158,7 @@ def find_uncounted(operations: Iterable[Operation]) -> list[str]:
 # ------------------------------------------------- formulas that torch does not have
 
 
-def _flops_of_layer(args: Sequence[Any], out: Any) -> int:
+def _flops_of_layer(args: Args, out: object) -> int:
     """One layer of an LSTM in one direction on a CPU: `mkldnn_rnn_layer(input, W_ih, W_hh, ...)`.
 
     Every step of every sequence multiplies its input by W_ih and its hidden state by W_hh.
@@ -163,7 +167,7 @@ def _flops_of_layer(args: Sequence[Any], out: Any) -> int:
     return 2 * _count_steps(inputs) * _count_matrix_entries(args[1:5])
 
 
-def _flops_of_recurrent_network(args: Sequence[Any], out: Any) -> int:
+def _flops_of_recurrent_network(args: Args, out: object) -> int:
     """All layers and directions of an LSTM, GRU or RNN on a GPU: `_cudnn_rnn(input, weights, ...)`.
 
     Every step multiplies once by every matrix: W_ih and W_hh of all gates and, with projections, W_hr.
@@ -173,7 +177,10 @@ def _flops_of_recurrent_network(args: Sequence[Any], out: Any) -> int:
 
 
 def _count_steps(inputs: Tensor) -> int:
-    """Steps of all sequences; packed sequences come as (steps, features), others as (steps, sequences, features)."""
+    """Count the steps of all sequences.
+
+    Packed sequences are (steps, features), others (steps, sequences, features).
+    """
     return inputs.numel() // max(1, inputs.shape[-1])
 
 
@@ -182,35 +189,39 @@ def _count_matrix_entries(weights: Iterable[Tensor]) -> int:
     return sum(weight.numel() for weight in weights if weight.ndim == 2)
 
 
-def _flops_of_bilinear(args: Sequence[Any], out: Any) -> int:
+def _flops_of_bilinear(args: Args, out: object) -> int:
     """x A y for every output, `_trilinear(x, A, y, ...)`: A y first, then its product with x."""
     x, weight, _ = args[:3]
     outputs, left, right = weight.shape
     return int(2 * x.shape[0] * outputs * (left * right + left))
 
 
-def _flops_of_matrix_vector(args: Sequence[Any], out: Any) -> int:
+def _flops_of_matrix_vector(args: Args, out: object) -> int:
     matrix = args[-2]  # mv(matrix, vector), addmv(bias, matrix, vector)
     return int(2 * matrix.numel())
 
 
-def _flops_of_dot(args: Sequence[Any], out: Any) -> int:
+def _flops_of_dot(args: Args, out: object) -> int:
     return int(2 * args[0].numel())
 
 
-def _flops_of_product_sum(args: Sequence[Any], out: Any) -> int:
+def _flops_of_product_sum(args: Args, out: object) -> int:
     """addbmm(bias, a, b), addmm(bias, a, b), baddbmm(bias, a, b), also in place."""
     left, right = args[1:3]
     return int(2 * left.numel() * right.shape[-1])
 
 
-def _flops_of_convolution_over_time(args: Sequence[Any], out: Tensor) -> int:
-    """conv_tbc(input, weight, ...) with weight (kernel, inputs, outputs) and out (time, batch, outputs)."""
+def _flops_of_convolution_over_time(args: Args, out: object) -> int:
+    """Count conv_tbc(input, weight, ...).
+
+    The weight is (kernel, inputs, outputs) and out is (time, batch, outputs).
+    """
     weight = args[1]
+    assert isinstance(out, Tensor)
     return int(2 * out.shape[0] * out.shape[1] * weight.numel())
 
 
-_FORMULAS: dict[str, Callable[[Sequence[Any], Any], int]] = {
+_FORMULAS: dict[str, Callable[[Args, object], int]] = {
     "_cudnn_rnn": _flops_of_recurrent_network,
     "_trilinear": _flops_of_bilinear,
     "addbmm": _flops_of_product_sum,
@@ -229,10 +240,10 @@ _FORMULAS: dict[str, Callable[[Sequence[Any], Any], int]] = {
 
 
 def _count_flops(
-    func: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    out: Any,
+    func: OpOverload,
+    args: Args,
+    kwargs: Kwargs,
+    out: object,
 ) -> int | None:
     """Count the operations of one call, two per multiply-add; None if there is no formula."""
     formula = flop_registry.get(func._overloadpacket)
@@ -248,7 +259,7 @@ def _count_flops(
 
 
 @cache
-def _has_no_products(func: Any) -> bool:
+def _has_no_products(func: OpOverload) -> bool:
     """Whether a function has no multiply-adds.
 
     Such functions make tensors from nothing, return views, or compute number by number.
@@ -265,11 +276,11 @@ def _has_no_products(func: Any) -> bool:
     return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
 
 
-def _get_name(func: Any) -> str:
+def _get_name(func: OpOverload) -> str:
     return str(func._schema.name).partition("::")[2]
 
 
-def _describe_call(func: Any, args: tuple[Any, ...]) -> str:
+def _describe_call(func: OpOverload, args: Args) -> str:
     name = str(func._schema.name).removeprefix("aten::")
     if name != "convolution":
         return name
@@ -281,7 +292,7 @@ def _describe_call(func: Any, args: tuple[Any, ...]) -> str:
     return f"{name} {kernel}"
 
 
-def _new_tensors(func: Any, out: Any) -> Iterator[Tensor]:
+def _new_tensors(func: OpOverload, out: object) -> Iterator[Tensor]:
     """Yield the results that the schema of the function does not declare as aliases of arguments."""
     results = out if isinstance(out, tuple | list) else (out,)
     declared = func._schema.returns

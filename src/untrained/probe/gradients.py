@@ -7,7 +7,6 @@ outputs by the input, and the flow through a network made positive. Each takes o
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -208,8 +207,8 @@ def _layer_arguments(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    *_: Any,
-    **__: Any,
+    *_: object,
+    **__: object,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Parse the first arguments of a convolution or linear layer."""
     return input, weight, bias
@@ -227,7 +226,7 @@ def compute_jacobian(graph: Graph) -> Tensor:
 
 def compute_flow(
     model: nn.Module,
-    read_logits: Callable[[Any], Tensor],
+    read_logits: Callable[[object], Tensor],
     shape: tuple[int, ...],
     keep_norms: bool,
 ) -> dict[str, tuple[Tensor, Tensor]]:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from untrained.probe.blocks import VersionedTensor, find_blocks, record_trunk
 from untrained.probe.circle import Network
 from untrained.probe.codes import SignCode, SignRecorder
-from untrained.probe.jets import TorchFunction, find_functions
+from untrained.probe.jets import Args, Kwargs, TorchFunction, find_functions
 from untrained.probe.norms import NormStatistics, apply_batch_norm
 from untrained.probe.tracking import ParameterTracker
 
@@ -43,8 +43,8 @@ class ParameterUse:
     """
 
     func: TorchFunction
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: Args
+    kwargs: Kwargs
     constants: dict[int, tuple[str, Tensor]]
     output: Tensor | None
     inputs: tuple[VersionedTensor, ...]
@@ -117,7 +117,7 @@ class Graph:
 
         Args:
             value: The scalar to differentiate.
-            sources: What to differentiate by.
+            sources: Tensors or edges to differentiate by.
             fixed: Whether the statistics of batch norms are constants.
             create_graph: Whether the gradients can be differentiated again.
             on_gradient: Called with every use of parameters and the gradient of its result.
@@ -210,7 +210,7 @@ class _UseRecorder(ParameterTracker):
         self.settings = _BackwardSettings()
         self.fused = False
 
-    def call(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, func: TorchFunction, args: Args, kwargs: Kwargs) -> object:
         if func is F.batch_norm:
             out, args = apply_batch_norm(self.settings, *args, **kwargs)
             kwargs = {}
@@ -238,9 +238,9 @@ class _UseRecorder(ParameterTracker):
     def _record_use(
         self,
         func: TorchFunction,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        out: Any,
+        args: Args,
+        kwargs: Kwargs,
+        out: object,
         parameters: dict[int, Tensor],
         inputs: list[Tensor],
     ) -> None:
@@ -296,12 +296,12 @@ def fill_gradients(
     return filled
 
 
-def is_differentiable(out: Any) -> bool:
+def is_differentiable(out: object) -> bool:
     """Whether a function of a parameter computed something, and did not just read its shape."""
     return any(x.grad_fn is not None for x in collect_tensors((out,)))
 
 
-def collect_tensors(values: tuple[Any, ...]) -> list[Tensor]:
+def collect_tensors(values: Sequence[object]) -> list[Tensor]:
     """Return the tensors among arguments, also those in lists such as `torch.cat` takes."""
     tensors: list[Tensor] = []
     for value in values:
@@ -313,7 +313,7 @@ def collect_tensors(values: tuple[Any, ...]) -> list[Tensor]:
 def replace_tensors(
     values: Sequence[Any],
     replacements: Mapping[int, Tensor],
-) -> tuple[Any, ...]:
+) -> Args:
     """Replace tensors among arguments by id, also those in lists."""
     results: list[Any] = []
     for value in values:

@@ -1,21 +1,22 @@
-"""Run a model for a measurement without leaving a trace.
+"""Run a model for a measurement without changing it.
 
-`scoring_mode(model)` is the only way in which the Probe runs a model. Inside it
+The Probe runs models only inside `scoring_mode(model)`. There
 
 * the model is in evaluation mode (no dropout, no auxiliary heads, no updates of buffers),
 * batch norm uses the statistics of the current batch, the convention of all training-free work,
 * random generators are seeded,
 * float32 is computed as float32 also on a GPU,
-* a caller's inference mode is off, because its tensors have no versions and its functions are fused.
+* inference mode of the caller is off, because its tensors have no versions and its functions are
+  fused.
 
-Afterwards parameters, buffers, gradients, modes, hooks and random states are what they were.
+Afterwards, parameters, buffers, gradients, modes, hooks and random states are as before.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from untrained.errors import Unscorable
-from untrained.probe.jets import Jet, TorchFunction, get_value
+from untrained.probe.jets import Args, Jet, Kwargs, TorchFunction, get_value
 
 _DROPOUTS = {
     F.dropout,
@@ -39,7 +40,7 @@ _DROPOUTS = {
 
 @dataclass(frozen=True)
 class NormVariance:
-    """What a batch norm divides by.
+    """The variances that a batch norm divides by.
 
     Attributes:
         channels: Biased variance of each channel.
@@ -64,10 +65,10 @@ class ScoringMode(TorchFunctionMode):
     def __torch_function__(
         self,
         func: TorchFunction,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        types: Sequence[type],
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if func is F.batch_norm:
             args = batch_statistics_arguments(parse_batch_norm(*args, **kwargs))
@@ -90,10 +91,10 @@ class ScoringMode(TorchFunctionMode):
     def call_function(
         self,
         func: TorchFunction,
-        types: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+        types: Sequence[type],
+        args: Args,
+        kwargs: Kwargs,
+    ) -> object:
         """Call a function whose arguments have been adapted to scoring."""
         if Jet in types:
             # Skip torch's second dispatch, which costs as much as a small layer.
@@ -124,7 +125,7 @@ def parse_batch_norm(
     return BatchNormCall(input, weight, bias, eps)
 
 
-def batch_statistics_arguments(call: BatchNormCall) -> tuple[Any, ...]:
+def batch_statistics_arguments(call: BatchNormCall) -> Args:
     """Return arguments for `F.batch_norm` that use the batch and ignore running statistics."""
     values = get_value(call.input)
     if values.numel() == values.shape[1]:

@@ -19,10 +19,9 @@ forward mode (`torch.func.jvp` of `jvp`) would look simpler but is silently wron
 norm; a test pins that value.
 
 A function without a rule raises `Unscorable("unsupported", name)`, so nothing is silently ignored.
-This file only sees functions of tensors, not models.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,7 +29,10 @@ from torch import Tensor
 
 from untrained.errors import Unscorable
 
+# torch does not declare types of its functions in general.
 TorchFunction = Callable[..., Any]
+Args = tuple[Any, ...]  # arguments of such a function
+Kwargs = dict[str, Any]  # its keyword arguments
 Rule = Callable[..., Any]
 RULES: dict[TorchFunction, Rule] = {}
 
@@ -56,10 +58,10 @@ class Jet(torch.Tensor):
     def __torch_function__(
         cls,
         func: TorchFunction,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        types: Sequence[type],
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
         rule = RULES.get(func)
         if rule is None:
             name = torch.overrides.resolve_name(func) or repr(func)
@@ -115,7 +117,7 @@ def taylor_rule(*names: str) -> Callable[[Rule], Rule]:
 def make_in_place(body: Rule) -> Rule:
     """Return the rule of the in-place form, which also overwrites its first argument."""
 
-    def overwrite(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def overwrite(x: object, *args: object, **kwargs: object) -> Jet:
         if not isinstance(x, Jet):
             detail = "an in-place function writes a value that depends on the input into a constant"
             raise Unscorable("unsupported", detail)

@@ -24,7 +24,7 @@ failure names the function.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,7 @@ from untrained.probe.graph import (
     fill_gradients,
     is_differentiable,
 )
-from untrained.probe.jets import TorchFunction
+from untrained.probe.jets import Args, Kwargs, TorchFunction
 from untrained.probe.sample_gradients import SAMPLE_RULES
 from untrained.probe.tracking import ParameterTracker, strip_piece
 
@@ -48,7 +48,7 @@ Reading = Literal["cross", "fixed", "exact"]
 
 @dataclass(frozen=True)
 class KernelContents:
-    """What to compute from per-sample gradients.
+    """The quantities to compute from per-sample gradients.
 
     Either the Gram matrix or only the norms are computed; signs and products cost extra.
     """
@@ -63,7 +63,7 @@ class Kernel:
     """Sums over per-sample gradients by parameter, float64.
 
     Attributes:
-        contents: What was computed.
+        contents: The quantities that were computed.
         grams: g_i . g_j, (samples, samples).
         norms: ||g_i||^2, (samples,).
         agreement: Sum over entries of |sum over samples of sign g|.
@@ -132,10 +132,10 @@ def compute_kernel(
     Args:
         graph: The forward pass.
         columns: The scalars, (samples, columns). Kernels of several columns are summed.
-        parameters: What to differentiate by.
+        parameters: The parameters to differentiate by.
         find_sample_axes: Called if the axes of samples must be known.
         reading: See the docstring of this module.
-        contents: What to compute.
+        contents: The quantities to compute.
     """
     fixed = reading == "fixed"
     if reading != "exact":
@@ -205,7 +205,7 @@ class SampleAxes(ParameterTracker):
             network(inputs[rows])
         return axes
 
-    def call(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, func: TorchFunction, args: Args, kwargs: Kwargs) -> object:
         out = func(*args, **kwargs)
         if func is F.batch_norm:
             self.coupled = True

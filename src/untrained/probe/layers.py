@@ -5,7 +5,6 @@ and attention projections. The depth is the longest chain of them from input to 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +54,7 @@ def _module_weights(module: nn.Module) -> list[nn.Parameter]:
     if isinstance(module, RECURRENT):
         # Without them, the score of a recurrent network would be the score of its last layer.
         kind = type(module).__name__
-        raise Unscorable("unsupported", f"the weights of {kind} are no layer of this proxy")
+        raise Unscorable("unsupported", f"this proxy does not support the weights of {kind}")
     return []
 
 
@@ -111,7 +110,7 @@ def substitute_tensors(
 def measure_depth(
     model: nn.Module,
     inputs: Tensor,
-    read_logits: Callable[[Any], Tensor],
+    read_logits: Callable[[object], Tensor],
 ) -> int:
     """Return the largest number of weight matrices on a path from input to output.
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from untrained.probe.guard import batch_statistics_arguments, parse_batch_norm
+from untrained.probe.jets import Args
 
 _native_backward = torch.ops.aten.native_batch_norm_backward
 
@@ -29,7 +30,7 @@ def apply_batch_norm(
     statistics: NormStatistics,
     *args: Any,
     **kwargs: Any,
-) -> tuple[Tensor, tuple[Any, ...]]:
+) -> tuple[Tensor, Args]:
     """Apply batch norm on the statistics of the batch.
 
     Args:

@@ -36,8 +36,8 @@ class ForwardProbe:
         """Return a random generator that depends on the seed and the purpose alone.
 
         Args:
-            purpose: What the numbers are for. The same purpose gives the same numbers, in any order
-                of measurements.
+            purpose: Name of the use. The same purpose gives the same numbers, in any order of
+                measurements.
         """
         return make_torch_generator("probe", self.seed, purpose)
 
@@ -48,7 +48,7 @@ class ForwardProbe:
     def run_network(self, inputs: Tensor) -> Tensor:
         """Run the model, inside `scoring_mode`, and return its logits."""
         outputs = read_logits(self.model(inputs))
-        # A jet is not an ordinary output, and other batch sizes are no outputs of this batch.
+        # Only ordinary outputs of the whole batch are kept: not jets, not other batch sizes.
         if len(inputs) == len(self.batch) and type(outputs) is Tensor:
             self._last_outputs = outputs.detach()
         return outputs
@@ -121,7 +121,7 @@ class ForwardProbe:
 
     @cached_property
     def norm_variances(self) -> tuple[NormVariance, ...]:
-        """What each batch norm divides by, in call order."""
+        """The variances that each batch norm divides by, in call order."""
         variances: list[NormVariance] = []
         capture = self._capture_features(False, variances)
         # The same pass also provides the features.
@@ -177,7 +177,7 @@ class ForwardProbe:
 
 
 def have_different_rows(outputs: Tensor | None) -> bool:
-    """Whether two samples have different outputs; False if there are none."""
+    """Whether two samples have different outputs; False without outputs."""
     if outputs is None or len(outputs) < 2:
         return False
     return bool((outputs != outputs[:1]).any())

@@ -10,7 +10,6 @@ without a rule raises too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -307,8 +306,8 @@ def _embedding(
     input: Tensor,
     weight: Tensor,
     padding_idx: int | None = None,
-    *_: Any,
-    **__: Any,
+    *_: object,
+    **__: object,
 ) -> GradientFunction:
     """A sample uses few rows of the table, but its gradient has all rows: yield them in pieces."""
 
@@ -340,7 +339,7 @@ def _add(input: object, other: object, *, alpha: float = 1) -> GradientFunction:
 
 
 @sample_rule("mul", "__mul__", "__rmul__", "multiply")
-def _multiply(input: Any, other: Any) -> GradientFunction:
+def _multiply(input: Tensor | float, other: Tensor | float) -> GradientFunction:
     def gradients(grad: Tensor) -> Iterator[GradientPiece]:
         for factor, rest in ((input, other), (other, input)):
             if isinstance(factor, Tensor):

@@ -72,11 +72,11 @@ def log_largest(G: Tensor) -> Tensor:
     total = trace.log()
     B = G / trace[:, None, None]
     # t_k >= 1 / m, so the error is at most 2^-k ln m: this many squarings always suffice.
-    most = ceil(log2(max(1.0, log(G.shape[-1])) / TOLERANCE))
-    for k in range(most + 1):
+    max_squarings = ceil(log2(max(1.0, log(G.shape[-1])) / TOLERANCE))
+    for k in range(max_squarings + 1):
         t = torch.linalg.vector_norm(B, dim=(-2, -1)).square()
         remainder = t.log() * 0.5**k
-        if k == most:
+        if k == max_squarings:
             break
         is_check = k % CHECK_INTERVAL == CHECK_INTERVAL - 1
         if is_check and bool((remainder > -TOLERANCE).all()):

@@ -5,14 +5,13 @@
 samples on the first axis, and it follows a parameter through `chunk`.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from untrained.probe.jets import TorchFunction, find_functions
+from untrained.probe.jets import Args, Kwargs, TorchFunction, find_functions
 from untrained.probe.rules.attention import multi_head_attention
 
 _CHUNK = frozenset(find_functions("chunk"))
@@ -31,17 +30,17 @@ class ParameterTracker(TorchFunctionMode):
         # An id is only valid while its tensor is alive.
         self._pieces: list[Tensor] = []
 
-    def call(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, func: TorchFunction, args: Args, kwargs: Kwargs) -> object:
         """Call the function. Subclasses record what they need."""
         return func(*args, **kwargs)
 
     def __torch_function__(
         self,
         func: TorchFunction,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        types: Sequence[type],
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if func is F.multi_head_attention_forward:
             with self:
@@ -64,7 +63,7 @@ def strip_piece(name: str) -> str:
 
 
 class NormsAsIdentity(TorchFunctionMode):
-    """Inside it, every normalisation returns its input."""
+    """A mode in which every normalisation returns its input."""
 
     norms = frozenset(
         {

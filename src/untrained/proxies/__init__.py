@@ -1,6 +1,6 @@
-"""All proxies, one file per paper or idea. `load_proxy` turns a name into a proxy.
+"""All proxies, one file per paper or idea. `load_proxy` returns a proxy by its name.
 
-Names look like this:
+Examples of names:
 
     dextr
     dextr(variant=published)
@@ -72,11 +72,11 @@ def load_proxy(name: "str | Proxy") -> Proxy:
     if isinstance(name, Proxy):
         return name
     member, options = load_member(name, PROXIES, Proxy, "proxy", "@untrained.proxy(...)")
-    # A proxy of the user carries a fingerprint of its files, so that scores of an edited proxy are
-    # not mistaken for scores of the old one.
+    # A user's proxy carries a fingerprint of its files, so that scores of an edited proxy are not
+    # mistaken for scores of the previous version.
     fingerprint = fingerprint_user_code(name)[:8]
     if fingerprint:
         member = replace(member, code=fingerprint)
     if options:
-        member = member.configured(**options)
+        member = member.with_options(**options)
     return member

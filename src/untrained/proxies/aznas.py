@@ -1,9 +1,10 @@
 """AZ-NAS (Lee & Ham, CVPR 2024, arXiv:2403.19232): four views of a network, combined by their ranks
 among the candidates.
 
-f_0 enters the first block of the trunk, f_k leaves block k (see `probe/blocks.py`); on
-NAS-Bench-201 these are the 18 tensors of the authors' code. The code applies Kaiming initialisation
-itself; ours uses the weights that the network has. The fourth view, complexity, is `flops`.
+f_0 is the input of the first block of the trunk, f_k the output of block k (see `probe/blocks.py`);
+on NAS-Bench-201 these are the 18 tensors of the authors' code. The code applies Kaiming
+initialisation itself; ours uses the weights that the network has. The fourth view, complexity, is
+`flops`.
 """
 
 from itertools import pairwise
@@ -24,7 +25,7 @@ VIEWS = ("az_expressivity", "az_progressivity", "az_trainability", "flops")
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="expressivity", samples=64, cost=2, layers=TRUNK)
+@proxy(paper=PAPER, aspects="expressivity", samples=64, cost=2, layers=TRUNK)
 def az_expressivity(probe: Probe) -> float:
     """How evenly features spread over the directions of channel space, summed over the trunk.
 
@@ -38,7 +39,7 @@ def az_expressivity(probe: Probe) -> float:
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="expressivity", samples=64, cost=2, layers=TRUNK)
+@proxy(paper=PAPER, aspects="expressivity", samples=64, cost=2, layers=TRUNK)
 def az_progressivity(probe: Probe) -> float:
     """The smallest growth of that spread from one block to the next.
 
@@ -53,7 +54,7 @@ def az_progressivity(probe: Probe) -> float:
 @register_proxy
 @proxy(
     paper=PAPER,
-    measures="trainability",
+    aspects="trainability",
     needs=("data", "gradients"),
     samples=64,
     cost=2,
@@ -98,7 +99,7 @@ def _spectral_norm(g_in: Tensor, g_out: Tensor) -> float:
 
 
 @register_proxy
-@aggregate(parts=VIEWS, paper=PAPER, measures="expressivity, trainability, size")
+@aggregate(parts=VIEWS, paper=PAPER, aspects="expressivity, trainability, size")
 def az_nas(*shares: list[float]) -> list[float]:
     """The AZ-NAS score: logarithms of the ranks among the candidates on four views, summed.
 

@@ -1,7 +1,7 @@
-"""What a proxy is: a function `(Probe) -> float` that reads like its equation, and facts about it.
+"""Proxies: functions `(Probe) -> float` that read like their equations, with facts about them.
 
-A proxy does not depend on architectures, data or devices. The Probe measures; the proxy combines
-the measurements.
+A proxy does not depend on architectures, data or devices. The Probe takes measurements, and the proxy
+combines them.
 """
 
 from collections.abc import Callable
@@ -36,10 +36,10 @@ class Proxy:
         function: Computes the score, `(probe, **options) -> float`; for an aggregate see `aggregate`.
         paper: Where the proxy comes from.
         higher_is_better: Whether a larger score means a better network.
-        measures: What the score tells about a network: expressivity, trainability, generalisation
-            or size; several are separated by commas.
+        aspects: Aspects of a network that the score reflects: expressivity, trainability,
+            generalisation or size; several are separated by commas.
         needs: What it needs besides the network: any of "data", "labels", "gradients".
-        samples: Number of samples that it looks at.
+        samples: Number of samples that it reads.
         version: Increased when the formula changes.
         cost: Multiply-adds in units of one forward pass of those samples. A backward pass is two.
         layers: What a network must contain for the score to be meaningful.
@@ -55,13 +55,13 @@ class Proxy:
     function: Callable[..., Any]
     paper: str
     higher_is_better: bool
-    measures: str
+    aspects: str
     needs: tuple[str, ...]
     samples: int
     version: int
     cost: float = 1
     layers: str = ANY
-    options: tuple[tuple[str, Any], ...] = ()
+    options: tuple[tuple[str, object], ...] = ()
     parts: tuple[str, ...] = ()
     reference_size: int = 0
     code: str = ""
@@ -74,7 +74,7 @@ class Proxy:
             probe: The network and the batch.
 
         Returns:
-            The score. It is remembered by the probe, so a second call costs nothing.
+            The score. The probe caches it, so a second call costs nothing.
 
         Raises:
             Unscorable: If the network has no score. A network whose output does not depend on its
@@ -84,7 +84,7 @@ class Proxy:
         if self.parts:
             parts = ", ".join(self.parts)
             raise UsageError(f"{self.name} ranks candidates by {parts}; one network has no rank")
-        # Scores are stored with the view, because they depend on its samples.
+        # Scores depend on the samples, so they are stored in the probe of these samples.
         view = probe.first(self.samples)
         key = (self.function, self.label)
         if key not in view.scores:
@@ -95,8 +95,8 @@ class Proxy:
         try:
             value = self.function(probe, **dict(self.options))
         except Unscorable as error:
-            # A missing rule says nothing about the network itself; any other failure may have a
-            # deeper cause.
+            # `unsupported` means that this code lacks a rule, not that the network is broken. Any
+            # other failure may be a symptom of a disconnected network.
             if error.kind != "unsupported":
                 self._raise_deeper_cause(probe, error.kind)
             raise
@@ -109,7 +109,7 @@ class Proxy:
         return float(value)
 
     def _raise_deeper_cause(self, probe: Probe, kind: str) -> None:
-        """Raise the cause behind a failure if it is of another kind: NaNs, or a cut-off input."""
+        """Raise the failure that causes another one: NaNs, or an output independent of the input."""
         try:
             self._require_connected(probe)
         except Unscorable as cause:
@@ -120,7 +120,7 @@ class Proxy:
         if "data" in self.needs:
             probe.require_connected()
 
-    def configured(self, **options: Any) -> "Proxy":
+    def with_options(self, **options: Any) -> "Proxy":
         """Return the same proxy with other options.
 
         Args:
@@ -156,11 +156,11 @@ class Proxy:
         )
 
     @property
-    def choices(self) -> dict[str, tuple[Any, ...]]:
+    def choices(self) -> dict[str, tuple[object, ...]]:
         """Options of the function and their allowed values; empty if any value is allowed."""
         hints = read_option_hints(self.function)
         parameters = list(signature(self.function).parameters)
-        choices: dict[str, tuple[Any, ...]] = {}
+        choices: dict[str, tuple[object, ...]] = {}
         for name in parameters[1:]:  # the first one is the probe
             hint = hints.get(name)
             choices[name] = get_args(hint) if get_origin(hint) is Literal else ()
@@ -219,7 +219,7 @@ def proxy(
     *,
     paper: str = "",
     higher_is_better: bool = True,
-    measures: str = "",
+    aspects: str = "",
     needs: tuple[str, ...] = ("data",),
     samples: int = 1,
     version: int = 1,
@@ -231,9 +231,9 @@ def proxy(
     Args:
         paper: Where the formula comes from.
         higher_is_better: Whether a larger score means a better network.
-        measures: What the score tells about a network, such as "expressivity, size".
+        aspects: Aspects of a network that the score reflects, such as "expressivity, size".
         needs: What the function needs besides the network: any of "data", "labels", "gradients".
-        samples: Number of samples that it looks at.
+        samples: Number of samples that it reads.
         version: Increase it when the formula changes: stored scores are then computed again.
         cost: Multiply-adds in units of one forward pass of those samples.
         layers: What a network must contain for the score to be meaningful.
@@ -258,7 +258,7 @@ def proxy(
             function=function,
             paper=paper,
             higher_is_better=higher_is_better,
-            measures=measures,
+            aspects=aspects,
             needs=needs,
             samples=samples,
             version=version,
@@ -273,7 +273,7 @@ def aggregate(
     *,
     parts: tuple[str, ...],
     paper: str,
-    measures: str,
+    aspects: str,
     reference_size: int = 0,
 ) -> Callable[[Callable[..., Any]], Proxy]:
     """Turn a function of the scores of several proxies into a `Proxy` that compares networks.
@@ -287,7 +287,7 @@ def aggregate(
     Args:
         parts: Names of the proxies that are combined, with options in brackets.
         paper: Where the formula comes from.
-        measures: What the score tells about a network.
+        aspects: Aspects of a network that the score reflects.
         reference_size: Number of reference architectures, random ones of the space.
     """
     members = [_load_part(part) for part in parts]
@@ -301,7 +301,7 @@ def aggregate(
             function=function,
             paper=paper,
             higher_is_better=True,
-            measures=measures,
+            aspects=aspects,
             needs=tuple(needs),
             samples=max(member.samples for member in members),
             version=1,
@@ -323,7 +323,7 @@ def list_parts(aggregate: Proxy) -> list[Proxy]:
     for name in aggregate.parts:
         part = _load_part(name)
         if "data" in part.needs and not aggregate.reference_size:
-            part = part.configured(samples=aggregate.samples)
+            part = part.with_options(samples=aggregate.samples)
         parts.append(part)
     return parts
 
@@ -333,10 +333,10 @@ def _load_part(text: str) -> Proxy:
     name, options = parse_call(text)
     part = PROXIES[name]
     if options:
-        part = part.configured(**options)
+        part = part.with_options(**options)
     return part
 
 
 def register_proxy(member: Proxy) -> Proxy:
-    """Add one of the package's own proxies to the registry."""
+    """Register a proxy of this package; a decorator above `@proxy`."""
     return PROXIES.add(member.name, member)

@@ -8,7 +8,7 @@ from untrained.proxies.base import PROXIES, proxy, register_proxy
 @register_proxy
 @proxy(
     paper="Dextr (Asthana et al.), Table 4",
-    measures="whatever its parts measure",
+    aspects="those of its parts",
     needs=("data", "labels", "gradients"),
     samples=256,
     cost=2,
@@ -27,7 +27,7 @@ def harmonic_mean(probe: Probe, a: str = "zen", b: str = "zico") -> float:
         raise UsageError(f"harmonic_mean needs two proxies where higher is better, not {a} and {b}")
     x = first(probe)
     y = second(probe)
-    # A harmonic mean of numbers of different signs has a pole and orders nothing.
+    # A harmonic mean of numbers with different signs has a pole, so it cannot rank networks.
     if min(x, y) <= 0:
         detail = f"a harmonic mean needs positive parts: {a} is {x:.4g}, {b} is {y:.4g}"
         raise Unscorable("unsupported", detail)

@@ -42,7 +42,7 @@ SMALLEST_IMAGE = 32  # smaller images keep their own size
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="expressivity, trainability, generalisation", cost=13)
+@proxy(paper=PAPER, aspects="expressivity, trainability, generalisation", cost=13)
 def dextr(probe: Probe, variant: Variant = "default") -> float:
     """Conditioning of the feature maps and curvature of the output along a circle, in one number.
 
@@ -59,7 +59,7 @@ def dextr(probe: Probe, variant: Variant = "default") -> float:
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
+@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3)
 def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
     """The condition-number half of Dextr.
 
@@ -72,7 +72,7 @@ def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="expressivity", cost=12)
+@proxy(paper=PAPER, aspects="expressivity", cost=12)
 def dextr_curvature(probe: Probe, variant: Variant = "default") -> float:
     """The curvature half of Dextr.
 
@@ -84,7 +84,7 @@ def dextr_curvature(probe: Probe, variant: Variant = "default") -> float:
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="expressivity, trainability, generalisation", cost=13)
+@proxy(paper=PAPER, aspects="expressivity, trainability, generalisation", cost=13)
 def dextr_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -> float:
     """Dextr on a few random channels of each layer, scaled to its width.
 

@@ -13,7 +13,7 @@ from untrained.proxies.base import proxy, register_proxy
 @register_proxy
 @proxy(
     paper="TF-TAS (Zhou et al.)",
-    measures="expressivity, trainability",
+    aspects="expressivity, trainability",
     needs=("gradients",),
     cost=3,
     layers="attention and linear layers",

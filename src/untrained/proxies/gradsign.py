@@ -12,7 +12,7 @@ from untrained.proxies.base import proxy, register_proxy
 @register_proxy
 @proxy(
     paper="GradSign (Zhang & Jia)",
-    measures="trainability, generalisation",
+    aspects="trainability, generalisation",
     needs=("data", "labels", "gradients"),
     samples=64,
     cost=3,

@@ -8,9 +8,10 @@ is handled (see `probe/kernels.py`; `cross` is the authors' way). SNIP and GraSP
 """
 
 from math import sqrt
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from untrained.probe import Probe
 from untrained.probe.kernels import Reading
@@ -34,7 +35,7 @@ Metric = Literal[
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="trainability", needs=NEEDS, samples=64, cost=3)
+@proxy(paper=PAPER, aspects="trainability", needs=NEEDS, samples=64, cost=3)
 def grad(probe: Probe) -> float:
     """Norm of the loss gradient of one mini-batch.
 
@@ -47,7 +48,7 @@ def grad(probe: Probe) -> float:
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
+@proxy(paper=PAPER, aspects="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
 def trace(probe: Probe, reading: Reading = "cross") -> float:
     """Root of the mean squared norm of the gradient of a sample's label output.
 
@@ -62,7 +63,7 @@ def trace(probe: Probe, reading: Reading = "cross") -> float:
 @register_proxy
 @proxy(
     paper="KNAS (Xu et al.), HNAS form",
-    measures="trainability",
+    aspects="trainability",
     needs=NEEDS,
     samples=64,
     cost=3,
@@ -83,7 +84,7 @@ def knas(probe: Probe, reading: Reading = "cross") -> float:
 @proxy(
     paper=PAPER,
     higher_is_better=False,
-    measures="trainability, generalisation",
+    aspects="trainability, generalisation",
     needs=NEEDS,
     samples=64,
     cost=3,
@@ -104,7 +105,7 @@ def ntk_condition(probe: Probe, reading: Reading = "cross") -> float:
 @proxy(
     paper=PAPER,
     higher_is_better=False,
-    measures="generalisation",
+    aspects="generalisation",
     needs=NEEDS,
     samples=64,
     cost=3,
@@ -130,28 +131,34 @@ def hnas(
     return float(bound(M, kappa, mu, nu, variant))
 
 
-# M and kappa are numbers or numpy arrays, which share no type that supports arithmetic.
-def bound(M: Any, kappa: Any, mu: float, nu: float, variant: str = "default") -> Any:
+FloatOrArray = TypeVar("FloatOrArray", float, NDArray[np.float64])
+
+
+def bound(
+    M: FloatOrArray, kappa: FloatOrArray | float, mu: float, nu: float, variant: str = "default"
+) -> FloatOrArray:
     """Eq. 7 of one architecture, or of many as arrays; lower is better"""
     if variant == "published":
         return kappa / (M + 1e-6) + mu * abs(M**2 - nu**2)
     return kappa / M + mu * abs(M**2 - nu)
 
 
-def trade(M: Any, kappa: Any, share: float, quantile: float) -> tuple[float, float]:
+def choose_mu_and_nu(
+    M: NDArray[np.float64], kappa: NDArray[np.float64] | float, share: float, quantile: float
+) -> tuple[float, float]:
     """Choose mu and nu of Eq. 7 independently of the units of M and kappa.
 
     Args:
         M: Metric of many architectures, NaN where it is missing.
         kappa: Their condition numbers.
-        share: How large the second term of Eq. 7 is compared with the first, in the median.
+        share: Size of the second term of Eq. 7 relative to the first, both as medians.
         quantile: The quantile of M^2 that nu is set to.
 
     Returns:
         mu and nu.
     """
     nu = float(np.nanquantile(M**2, quantile))
-    # If most architectures have equal M, the distance is 0 and any mu will do.
+    # If most architectures have equal M, the distance is 0, and mu has no effect.
     distance = float(np.nanmedian(abs(M**2 - nu))) or 1.0
     mu = share * float(np.nanmedian(abs(kappa / M))) / distance
     return mu, nu

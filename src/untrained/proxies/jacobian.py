@@ -30,7 +30,7 @@ def correlate_rows(rows: Tensor) -> Tensor:
 @register_proxy
 @proxy(
     paper="Jacobian covariance (Mellor et al. 2020), zero-cost-nas form",
-    measures="expressivity",
+    aspects="expressivity",
     needs=("data", "gradients"),
     samples=64,
     cost=2,
@@ -50,7 +50,7 @@ def jacob_cov(probe: Probe) -> float:
 @register_proxy
 @proxy(
     paper="EPE-NAS (Lopes et al.)",
-    measures="expressivity",
+    aspects="expressivity",
     needs=("data", "labels", "gradients"),
     samples=64,
     cost=2,

@@ -17,7 +17,7 @@ Variant = Literal["default", "published"]
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
+@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3)
 def meco(probe: Probe, variant: Variant = "default") -> float:
     """Smallest eigenvalue of the correlations between channels, summed over layers.
 
@@ -33,7 +33,7 @@ def meco(probe: Probe, variant: Variant = "default") -> float:
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
+@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3)
 def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -> float:
     """MeCo on a few random channels of each layer, scaled to its width.
 
@@ -54,7 +54,7 @@ def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") ->
 
 
 def count_features(probe: Probe, variant: str) -> list[tuple[Feature, int]]:
-    """Return the features that count, each with its number of occurrences.
+    """Return the features of a network, each with the number of times that it counts.
 
     By default a feature counts once per leaf module that returned it; with `published`, once per
     module, containers included.

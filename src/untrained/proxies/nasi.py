@@ -14,7 +14,7 @@ PAPER = "NASI (Shu et al.)"
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="trainability", needs=("data", "gradients"), samples=8, cost=21)
+@proxy(paper=PAPER, aspects="trainability", needs=("data", "gradients"), samples=8, cost=21)
 def ntk_trace(probe: Probe, reading: Reading = "fixed") -> float:
     """Trace norm of the tangent kernel, exact over all outputs.
 
@@ -28,7 +28,7 @@ def ntk_trace(probe: Probe, reading: Reading = "fixed") -> float:
 @register_proxy
 @proxy(
     paper=PAPER,
-    measures="trainability",
+    aspects="trainability",
     needs=("data", "labels", "gradients"),
     samples=64,
     cost=3,
@@ -46,7 +46,7 @@ def nasi_samples(probe: Probe, reading: Reading = "fixed") -> float:
 @register_proxy
 @proxy(
     paper=PAPER,
-    measures="trainability",
+    aspects="trainability",
     needs=("data", "labels", "gradients"),
     samples=64,
     cost=3,

@@ -19,7 +19,7 @@ MAX_PATTERN_SAMPLES = 62  # the bits of a pattern are packed into one int64
 
 
 @register_proxy
-@proxy(paper="NASWOT (Mellor et al.)", measures="expressivity", samples=64, layers=LAYERS)
+@proxy(paper="NASWOT (Mellor et al.)", aspects="expressivity", samples=64, layers=LAYERS)
 def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -> float:
     """How different the codes of different samples are.
 
@@ -45,7 +45,7 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
 
 
 @register_proxy
-@proxy(paper="SWAP (Peng et al.)", measures="expressivity", samples=16, layers=LAYERS)
+@proxy(paper="SWAP (Peng et al.)", aspects="expressivity", samples=16, layers=LAYERS)
 def swap(probe: Probe) -> float:
     """Number of different patterns of neurons across the samples.
 
@@ -58,7 +58,7 @@ def swap(probe: Probe) -> float:
 
 
 @register_proxy
-@proxy(paper="SWAP (Peng et al.)", measures="expressivity, size", samples=16, layers=LAYERS)
+@proxy(paper="SWAP (Peng et al.)", aspects="expressivity, size", samples=16, layers=LAYERS)
 def swap_reg(probe: Probe, mu: float = 1000.0, sigma: float = 1e6) -> float:
     """SWAP, preferring networks of a given size.
 
@@ -75,8 +75,10 @@ def swap_reg(probe: Probe, mu: float = 1000.0, sigma: float = 1e6) -> float:
 
 
 def _count_patterns(probe: Probe) -> int:
-    """Count the distinct columns of the codes of feature maps, or of all codes if there are
-    none."""
+    """Count the distinct columns of the codes of feature maps.
+
+    For a network without feature maps, the codes of all layers are used.
+    """
     codes = [code for code in probe.codes if code.images] or list(probe.codes)
     signs = codes[0].signs
     if len(signs) > MAX_PATTERN_SAMPLES:
@@ -88,7 +90,7 @@ def _count_patterns(probe: Probe) -> int:
 
 
 @register_proxy
-@proxy(paper="TE-NAS (Chen et al.)", measures="expressivity", samples=64, layers=LAYERS)
+@proxy(paper="TE-NAS (Chen et al.)", aspects="expressivity", samples=64, layers=LAYERS)
 def te_nas_regions(probe: Probe) -> float:
     """Number of linear regions that contain samples.
 

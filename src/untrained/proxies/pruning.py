@@ -32,7 +32,7 @@ def weight_gradients(probe: Probe) -> dict[str, Tensor]:
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
+@proxy(paper=PAPER, aspects="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
 def grad_norm(probe: Probe) -> float:
     """Sum over layers of the norm of the loss gradient.
 
@@ -46,7 +46,7 @@ def grad_norm(probe: Probe) -> float:
 @register_proxy
 @proxy(
     paper="SNIP (Lee et al.), zero-cost-nas form",
-    measures="trainability",
+    aspects="trainability",
     needs=NEEDS,
     samples=64,
     cost=3,
@@ -70,14 +70,14 @@ def snip(probe: Probe, variant: Literal["default", "per_sample"] = "default") ->
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
+@proxy(paper=PAPER, aspects="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
 def plain(probe: Probe) -> float:
     """Weights times their loss gradients, summed with their signs.
 
         sum_l sum W_l g_l
 
     Batch norm makes the loss nearly independent of the scale of a weight, so the terms cancel
-    except for rounding and for layers without a norm behind them: the number says little about an
+    except for rounding and for layers without a norm after them. So the score says little about an
     architecture.
     """
     gradients = weight_gradients(probe)
@@ -87,7 +87,7 @@ def plain(probe: Probe) -> float:
 @register_proxy
 @proxy(
     paper="GraSP (Wang et al.), zero-cost-nas form",
-    measures="trainability",
+    aspects="trainability",
     needs=NEEDS,
     samples=64,
     cost=8,
@@ -109,7 +109,7 @@ def grasp(probe: Probe) -> float:
 @register_proxy
 @proxy(
     paper="Fisher pruning (Theis et al., Turner et al.), zero-cost-nas form",
-    measures="trainability",
+    aspects="trainability",
     needs=NEEDS,
     samples=64,
     cost=3,
@@ -128,7 +128,7 @@ def fisher(probe: Probe) -> float:
 
 
 @register_proxy
-@proxy(paper=PAPER, measures="size", needs=(), cost=0, layers=LAYERS)
+@proxy(paper=PAPER, aspects="size", needs=(), cost=0, layers=LAYERS)
 def l2_norm(probe: Probe) -> float:
     """Sum over layers of the norm of the weights.
 

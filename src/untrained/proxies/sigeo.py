@@ -30,7 +30,7 @@ Parts = tuple[Probe, ...]
 @register_proxy
 @proxy(
     paper="SiGeo (Zhou et al.)",
-    measures="trainability, generalisation",
+    aspects="trainability, generalisation",
     needs=("data", "labels", "gradients"),
     samples=256,
     cost=3,
@@ -65,13 +65,17 @@ def sigeo(
         weights.append(preset_weight if override is None else override)
     w1, w2, w3 = weights
     parts = probe.parts(batches)
-    norm = 1.0  # ln 1 = 0: without weight the Fisher-Rao norm is not computed
+    # ln 1 = 0: if its weight is zero, the Fisher-Rao norm is not computed.
+    norm = 1.0
     if variant == "published":
         ratio, norm = _recommender_terms(parts)
     else:
         ratio = gradient_consistency(probe, batches)
         if w2:
-            norm = fisher_rao(parts) if variant == "default" else _notebook_fisher_rao(parts)
+            if variant == "default":
+                norm = fisher_rao(parts)
+            else:
+                norm = _notebook_fisher_rao(parts)
     if norm <= 0:
         raise Unscorable("disconnected", "the loss does not change with the scale of the weights")
     return w1 * ratio + w2 * log(norm) - w3 * parts[-1].loss

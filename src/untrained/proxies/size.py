@@ -11,28 +11,28 @@ from untrained.seeds import make_generator
 
 
 @register_proxy
-@proxy(measures="size", needs=(), cost=0)
+@proxy(aspects="size", needs=(), cost=0)
 def params(probe: Probe) -> float:
     """Number of trainable parameters."""
     return probe.params
 
 
 @register_proxy
-@proxy(measures="size", needs=())
+@proxy(aspects="size", needs=())
 def flops(probe: Probe) -> float:
     """Multiply-adds of one forward pass of one sample, which the literature calls FLOPs."""
     return probe.macs
 
 
 @register_proxy
-@proxy(measures="size", needs=())
+@proxy(aspects="size", needs=())
 def depth(probe: Probe) -> float:
     """The longest chain of weight matrices from input to output."""
     return probe.depth
 
 
 @register_proxy
-@proxy(measures="nothing", needs=(), cost=0)
+@proxy(aspects="nothing", needs=(), cost=0)
 def random(probe: Probe) -> float:
     """A random number between 0 and 1: no useful proxy should rank worse.
 

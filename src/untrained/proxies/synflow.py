@@ -16,7 +16,7 @@ LAYERS = "convolutions, linear layers"
 @register_proxy
 @proxy(
     paper="SynFlow (Tanaka et al.)",
-    measures="expressivity",
+    aspects="expressivity",
     needs=("gradients",),
     cost=3,
     layers=LAYERS,
@@ -38,7 +38,7 @@ def synflow(probe: Probe, norms: Literal["identity", "kept"] = "identity") -> fl
 @register_proxy
 @proxy(
     paper="LogSynFlow (Cavagnero et al., FreeREA)",
-    measures="expressivity",
+    aspects="expressivity",
     needs=("gradients",),
     cost=3,
     layers=LAYERS,

@@ -32,7 +32,7 @@ def condition_number(K: Tensor) -> float:
 @proxy(
     paper="TE-NAS (Chen et al.)",
     higher_is_better=False,
-    measures="trainability",
+    aspects="trainability",
     needs=("data", "gradients"),
     samples=64,
     cost=3,
@@ -59,7 +59,7 @@ def te_nas_condition(probe: Probe, variant: Literal["default", "published"] = "d
 @aggregate(
     parts=("te_nas_condition", "te_nas_regions"),
     paper="TE-NAS (Chen et al.)",
-    measures="expressivity, trainability",
+    aspects="expressivity, trainability",
 )
 def te_nas(*shares: list[float]) -> list[float]:
     """The TE-NAS score: sum of the ranks by condition number and by linear regions.

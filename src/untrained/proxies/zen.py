@@ -17,7 +17,7 @@ from untrained.proxies.base import proxy, register_proxy
 @register_proxy
 @proxy(
     paper="Zen-NAS (Lin et al.)",
-    measures="expressivity",
+    aspects="expressivity",
     needs=(),
     samples=16,
     cost=2,

@@ -13,7 +13,7 @@ from untrained.proxies.pruning import LAYERS, weight_gradients
 @register_proxy
 @proxy(
     paper="ZiCo (Li et al.)",
-    measures="trainability, generalisation",
+    aspects="trainability, generalisation",
     needs=("data", "labels", "gradients"),
     samples=128,
     cost=3,

@@ -12,7 +12,7 @@ short training, or a look-up in a table of known results.
 
 The first quarter of the steps tries evenly spaced values of nu in the middle of the logarithmic
 range of mu. Metrics differ by many orders of magnitude, so mu and nu are relative to the pool
-(`trade` in `proxies/hnas.py`): nu is a quantile of M^2, and mu makes the second term 10^-2 to 10
+(`choose_mu_and_nu` in `proxies/hnas.py`): nu is a quantile of M^2, and mu makes the second term 10^-2 to 10
 times as large as the first, in the median. If `max_nu` is set, both are absolute numbers. The
 presets set it, and use the formula of the authors' code (mu |M^2 - nu^2|):
 
@@ -34,7 +34,7 @@ from typing import Any, Literal
 import numpy as np
 
 from untrained.errors import UsageError, unknown_name_error
-from untrained.proxies.hnas import bound, trade
+from untrained.proxies.hnas import bound, choose_mu_and_nu
 from untrained.strategies.base import (
     Fitness,
     NewArchSampler,
@@ -285,7 +285,7 @@ class HNAS(Strategy):
         weight = 10 ** (plan.min_log_mu + y * (plan.max_log_mu - plan.min_log_mu))
         if plan.max_nu is not None:
             return weight, x * plan.max_nu
-        mu, nu = trade(M, kappa, weight, x)
+        mu, nu = choose_mu_and_nu(M, kappa, weight, x)
         # The published formula squares nu.
         if plan.variant == "published":
             return mu, nu**0.5

@@ -28,7 +28,7 @@ TRAIN_SHARE = 0.8
 MAX_GRADIENT_NORM = 5.0
 
 
-@proxy(measures="accuracy", needs=("labels",), samples=1500)
+@proxy(aspects="accuracy", needs=("labels",), samples=1500)
 def accuracy(probe: Probe, epochs: Count = 3, rate: Positive = 0.1, batch: Count = 64) -> float:
     """Validation accuracy after a few epochs of SGD (Nesterov 0.9, cosine, decay 5e-4).
 

@@ -1,15 +1,15 @@
-"""Measure many networks at once, as far as that gives the numbers that each has alone.
+"""Measure many networks at once, if the results are those of measuring each network alone.
 
 Networks of a search space differ in wiring but call the same functions with the same shapes. The
 calls of each network are recorded on a tape; the tapes are then run together, and equal calls of
 different networks become one call:
 
-    signatures.py            what a call is without the numbers in its tensors
+    signatures.py            calls without the values in their tensors
     tape.py                  the recorded calls of one network
     recorder.py              records a tape by running the network on the meta device
     block_programs.py        the calls of a block as one instruction, shared by equal blocks
     scheduler.py             runs many tapes together
-    layouts.py               how values of several networks are stacked in memory
+    layouts.py               stacks of the values of several networks
     folds.py                 one call for many networks: layers, pooling, arithmetic
     shape_folds.py           one call for many networks: reshaping and joining
     convolution_products.py  convolutions of many networks as matrix products

@@ -10,7 +10,7 @@ Inside a program, values are numbered relative to the block:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
@@ -23,12 +23,13 @@ from untrained.probe.batched.signatures import (
 )
 from untrained.probe.batched.tape import TapeCall, ValueRef
 
+T = TypeVar("T")
 INPUT = -1
 FIRST_TENSOR = -2
 
 
 class ModuleOutput(NamedTuple):
-    """What a module returned, and its input if it is a ReLU."""
+    """The output of a module, and its input if it is a ReLU."""
 
     ref: ValueRef
     source: ValueRef | None
@@ -36,7 +37,7 @@ class ModuleOutput(NamedTuple):
 
 
 class BlockRecording(NamedTuple):
-    """What was recorded while a block ran."""
+    """The values and calls that were recorded while a block ran."""
 
     input: TensorSpec
     values: list[TensorSpec]
@@ -102,7 +103,7 @@ class BlockPlace:
 
 
 class ProgramCall(NamedTuple):
-    """A call of a program. Of the block's tensors it counts those that the program reads."""
+    """A call of a program, whose inputs are numbered relative to the program."""
 
     instruction: Instruction
     inputs: tuple[int, ...]
@@ -195,9 +196,9 @@ class BlockProgram:
             steps.extend(call.instruction.steps)
         return tuple(steps)
 
-    def execute(self, run: RunSignature, tensors: Sequence[Any]) -> list[Any]:
+    def execute(self, run: RunSignature, tensors: Sequence[Tensor]) -> list[Tensor]:
         """See `Instruction`."""
-        values: list[Any] = []
+        values: list[Tensor] = []
         for instruction, inputs in self.calls:
             values += instruction.execute(run, _select_values(inputs, values, tensors))
         return values
@@ -232,6 +233,6 @@ def _relative_outputs(
     return relative
 
 
-def _select_values(refs: Sequence[int], values: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+def _select_values(refs: Sequence[int], values: Sequence[T], inputs: Sequence[T]) -> list[T]:
     """Resolve relative references: computed values, or inputs of the program."""
     return [values[ref] if ref >= 0 else inputs[-1 - ref] for ref in refs]

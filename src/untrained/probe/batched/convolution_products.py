@@ -1,6 +1,6 @@
 """Convolutions of many networks as products of matrices.
 
-    patches   (..., G, N, C k k, positions)   what the kernel sees at each position
+    patches   (..., G, N, C k k, positions)   the inputs of the kernel at each position
     weight    (G, 1, O, C k k)
 
 On a GPU a convolution with one group per network takes two to sixteen times as long as these

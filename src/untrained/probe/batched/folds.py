@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from untrained.probe.batched import convolution_products
 from untrained.probe.batched import shape_folds as shape_folds  # registers folds of its own
+from untrained.probe.batched.convolution_products import Size
 from untrained.probe.batched.layouts import (
     FOLDS,
     align_stacks,
@@ -33,16 +34,16 @@ from untrained.probe.batched.layouts import (
 )
 from untrained.probe.batched.signatures import Signature
 from untrained.probe.guard import parse_batch_norm
-from untrained.probe.jets import Jet, find_functions
+from untrained.probe.jets import Jet, TorchFunction, find_functions
 
 
-def call_folded(signature: Signature, stacks: list[Tensor], device: torch.device) -> Any:
+def call_folded(signature: Signature, stacks: list[Tensor], device: torch.device) -> object:
     """Call a function for all networks at once; None if there is no fold that applies."""
     body = FOLDS.get(signature.func)
     if body is None:
         return None
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: object, **kwargs: object) -> object:
         return body(len(stacks[0]), signature, *args, **kwargs)
 
     return signature.call(stacks, device, function)
@@ -62,11 +63,11 @@ def _fold_convolution(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
+    stride: Size = 1,
     padding: Any = 0,
-    dilation: Any = 1,
+    dilation: Size = 1,
     groups: int = 1,
-) -> Any:
+) -> object:
     if input.ndim != weight.ndim:  # a single sample without the axis of samples
         return None
     if convolution_products.are_products_faster(input, weight, stride, padding, groups):
@@ -96,7 +97,7 @@ def _fold_convolution(
 
 
 @fold("batch_norm")
-def _fold_batch_norm(G: int, call: Signature, *args: Any, **kwargs: Any) -> Any:
+def _fold_batch_norm(G: int, call: Signature, *args: Any, **kwargs: Any) -> object:
     """Batch norm on the statistics of the batch, as scoring calls it."""
     input, weight, bias, eps = parse_batch_norm(*args, **kwargs)
     out = F.batch_norm(
@@ -121,7 +122,7 @@ def _fold_group_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
-) -> Any:
+) -> object:
     out = F.group_norm(
         networks_to_channels(input),
         G * num_groups,
@@ -141,7 +142,7 @@ def _fold_layer_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
-) -> Any:
+) -> object:
     # Each network has a weight and bias of its own, so they are applied afterwards.
     out = F.layer_norm(input, normalized_shape, None, None, eps)
     if weight is not None:
@@ -158,7 +159,7 @@ def _fold_linear(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-) -> Any:
+) -> object:
     """(G, ..., in) times (G, out, in); the two derivatives of a jet are more rows."""
     if isinstance(weight, Jet) or isinstance(bias, Jet):
         return None
@@ -184,7 +185,7 @@ _POOLS = [
 
 
 @fold(*_POOLS)
-def _fold_pool(G: int, call: Signature, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _fold_pool(G: int, call: Signature, input: Tensor, *args: object, **kwargs: object) -> object:
     dimensions = int(call.func.__name__[-2])  # as in avg_pool2d
     has_samples = input.ndim == dimensions + 3
     if not has_samples or kwargs.get("return_indices"):
@@ -201,7 +202,9 @@ square reciprocal sin cos erf pow
 
 
 @fold(*_POINTWISE)
-def _fold_pointwise(G: int, call: Signature, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _fold_pointwise(
+    G: int, call: Signature, input: Tensor, *args: object, **kwargs: object
+) -> object:
     if len(call.inputs) > 1:  # a setting may be a tensor too
         return None
     return call.func(input, *args, **kwargs)
@@ -215,13 +218,13 @@ def _fold_pad(
     pad: list[int],
     mode: str = "constant",
     value: float | None = None,
-) -> Any:
+) -> object:
     if mode != "constant":  # other modes depend on the number of axes
         return None
     return F.pad(input, pad, mode, value)
 
 
-def _find_matrix_products() -> frozenset[Any]:
+def _find_matrix_products() -> frozenset[TorchFunction]:
     names = ("matmul", "__matmul__", "bmm", "__bmm__")
     return frozenset(find_functions(*names))
 
@@ -230,7 +233,9 @@ _MATRIX_PRODUCTS = _find_matrix_products()
 
 
 @fold("add", "sub", "mul", "div", "truediv", "maximum", "minimum", "matmul", "bmm")
-def _fold_arithmetic(G: int, call: Signature, x: Any, y: Any, **kwargs: Any) -> Any:
+def _fold_arithmetic(
+    G: int, call: Signature, x: Tensor | float, y: Tensor | float, **kwargs: object
+) -> object:
     function = call.func
     if function in _MATRIX_PRODUCTS:
         if any(len(spec.shape) < 2 for spec in call.inputs):  # a vector
@@ -240,8 +245,8 @@ def _fold_arithmetic(G: int, call: Signature, x: Any, y: Any, **kwargs: Any) -> 
 
 
 @fold("einsum")
-def _fold_einsum(G: int, call: Signature, equation: str, *operands: Any) -> Any:
-    """Add one letter to each operand, which counts networks."""
+def _fold_einsum(G: int, call: Signature, equation: str, *operands: object) -> object:
+    """Add one letter for the axis of networks to each operand and to the result."""
     if not all(isinstance(x, Tensor) for x in operands):
         return None
     if "." in equation or "->" not in equation or "Z" in equation:
@@ -257,9 +262,9 @@ def _fold_softmax(
     call: Signature,
     input: Tensor,
     dim: int | None = None,
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
+    *args: object,
+    **kwargs: object,
+) -> object:
     if dim is None:
         return None
     if dim >= 0:
@@ -276,9 +281,9 @@ def _fold_attention(
     key: Tensor,
     value: Tensor,
     attn_mask: Tensor | None = None,
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
+    *args: object,
+    **kwargs: object,
+) -> object:
     if attn_mask is not None:
         attn_mask = insert_axes(attn_mask, query.ndim - attn_mask.ndim)
     return call.func(query, key, value, attn_mask, *args, **kwargs)

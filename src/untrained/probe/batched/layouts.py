@@ -6,15 +6,16 @@ below.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from untrained.probe.jets import Jet, TorchFunction, find_functions
 
+Mapped = TypeVar("Mapped", Tensor, tuple[Tensor, ...])
 # (G, signature, *arguments), where tensors are stacks. It returns None if it does not apply.
-Fold = Callable[..., Any]
+Fold = Callable[..., object]
 FOLDS: dict[TorchFunction, Fold] = {}
 # `torch.cat` on a GPU is one kernel up to this number of axes, and one copy per part above it.
 _MAX_CAT_AXES = 4
@@ -32,7 +33,7 @@ def fold(*names: str) -> Callable[[Fold], Fold]:
     return register
 
 
-def map_stack(function: Callable[[Tensor, int], Any], x: Any) -> Any:
+def map_stack(function: Callable[[Tensor, int], Mapped], x: Tensor) -> Mapped:
     """Apply a function to a stack, or to value and tail of a jet.
 
     Args:
@@ -43,17 +44,19 @@ def map_stack(function: Callable[[Tensor, int], Any], x: Any) -> Any:
         return function(x, 0)
     value = function(x.value, 0)
     tail = function(x.tail, 1)
-    if isinstance(value, tuple):
-        return tuple(map(Jet.of, value, tail))
-    return Jet.of(value, tail)
+    if isinstance(value, Tensor) and isinstance(tail, Tensor):
+        return Jet.of(value, tail)
+    return tuple(map(Jet.of, value, tail))
 
 
-def stack_values(values: Sequence[Any]) -> Any:
+def stack_values(values: Sequence[Tensor]) -> Tensor:
     """Stack one value of each network."""
-    if not any(isinstance(x, Jet) for x in values):
+    jets = [x for x in values if isinstance(x, Jet)]
+    if not jets:
         return torch.stack(list(values))
-    value = torch.stack([x.value for x in values])
-    tail = torch.stack([x.tail for x in values], 1)
+    assert len(jets) == len(values)  # calls of one group have jets in the same places
+    value = torch.stack([x.value for x in jets])
+    tail = torch.stack([x.tail for x in jets], 1)
     return Jet.of(value, tail)
 
 
@@ -72,7 +75,7 @@ def concatenate(parts: Sequence[Tensor], axis: int) -> Tensor:
     return torch.cat(flat_parts, 1).reshape(*before, length, *after)
 
 
-def networks_to_channels(x: Any) -> Any:
+def networks_to_channels(x: Tensor) -> Tensor:
     """(G, N, C, ...) -> (N, G C, ...); copies nothing if there is one sample."""
 
     def move(t: Tensor, axis: int) -> Tensor:
@@ -81,7 +84,7 @@ def networks_to_channels(x: Any) -> Any:
     return map_stack(move, x)
 
 
-def channels_to_networks(x: Any, G: int) -> Any:
+def channels_to_networks(x: Tensor, G: int) -> Tensor:
     """(N, G C, ...) -> (G, N, C, ...)"""
 
     def move(t: Tensor, axis: int) -> Tensor:
@@ -90,26 +93,29 @@ def channels_to_networks(x: Any, G: int) -> Any:
     return map_stack(move, x)
 
 
-def networks_to_samples(x: Any) -> Any:
+def networks_to_samples(x: Tensor) -> Tensor:
     """(G, N, ...) -> (G N, ...)"""
     return map_stack(lambda t, axis: t.flatten(axis, axis + 1), x)
 
 
-def samples_to_networks(x: Any, G: int) -> Any:
+def samples_to_networks(x: Tensor, G: int) -> Tensor:
     """(G N, ...) -> (G, N, ...)"""
     return map_stack(lambda t, axis: torch.unflatten(t, axis, (G, -1)), x)
 
 
-def align_stacks(*stacks: Any) -> list[Any]:
+def align_stacks(*stacks: Tensor | float) -> list[Tensor | float]:
     """Give all stacks as many axes as the largest has; numbers are returned as they are."""
     ndim = max(x.ndim for x in stacks if isinstance(x, Tensor))
-    aligned = []
+    aligned: list[Tensor | float] = []
     for x in stacks:
-        aligned.append(insert_axes(x, ndim - x.ndim) if isinstance(x, Tensor) else x)
+        if isinstance(x, Tensor):
+            aligned.append(insert_axes(x, ndim - x.ndim))
+        else:
+            aligned.append(x)
     return aligned
 
 
-def insert_axes(x: Any, count: int) -> Any:
+def insert_axes(x: Tensor, count: int) -> Tensor:
     """(G, *shape) -> (G, 1, ..., *shape)"""
     if not count:
         return x

@@ -1,15 +1,15 @@
 """Take the measurements of many probes together.
 
-Nothing else changes: a probe whose features and motions have been computed here is used like any
-other, and computes by itself what is missing. A proxy reads the same numbers, up to the last digits
-of float32, since kernels for many networks add in another order. What cannot be computed together is
-computed alone, with the failure that it has alone.
+A probe whose features and motions were computed here is used like any other, and computes missing
+measurements itself. Proxies read the same numbers up to the last digits of float32, because kernels
+for many networks add in another order. A network that cannot be measured together with others is
+measured alone, and then fails as it does in ordinary scoring.
 
-A batch norm over few values divides by their spread, and a network of such norms turns the last
-digits into per cents: these networks are measured alone.
+A batch norm over few values divides by a small standard deviation. A network of such norms amplifies
+differences in the last digits to per cents, so these networks are measured alone.
 
 What to measure is not declared but observed: `MeasurementPlan.from_probe` lists what proxies have
-read of one probe, and `plan.measure` takes the same measurements for other probes.
+read from one probe, and `plan.measure` takes the same measurements for other probes.
 """
 
 from collections import defaultdict
@@ -62,7 +62,7 @@ class ViewPlan:
 
     @staticmethod
     def from_probe(probe: Probe) -> "ViewPlan":
-        """List what has been measured of a probe."""
+        """List the measurements that a probe has taken."""
         # Cached properties are in __dict__ once they have been read.
         features: tuple[Feature, ...] = vars(probe).get("features", ())
         conditioned = [feature for feature in features if probe.has_condition(feature)]
@@ -88,7 +88,7 @@ class MeasurementPlan:
 
     @staticmethod
     def from_probe(probe: Probe) -> "MeasurementPlan":
-        """Plan to measure what proxies have read of a probe."""
+        """Plan the measurements that proxies have read from a probe."""
         views = []
         for view in probe.related_probes():
             if view.starts_at_first_sample:

@@ -1,19 +1,18 @@
 """Record the tape of a network.
 
-The network runs on a meta tensor under a function mode that answers every call with meta tensors of
-the right shapes. Parameters, buffers and what is computed from them alone are real.
+The network runs on a meta tensor under a function mode that returns meta tensors of the right shapes
+from every call. Parameters, buffers and everything computed from them alone are real tensors.
 
-A tape can be recorded if the network is a plain function of its input. A network that draws at
-random, reads numbers, or writes into a view raises `NotRecordable`, or an error of torch; it is then
+A tape can be recorded if the network is a plain function of its input. A network that draws random
+numbers, reads values of tensors, or writes into a view raises `NotRecordable`, or an error of torch; it is then
 measured alone.
 
 Equal blocks (`spaces/block_templates.py`) are run once per kind of input; afterwards their program is
 reused.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +37,7 @@ from untrained.probe.batched.signatures import (
 from untrained.probe.batched.tape import ModuleValue, Tape, TapeCall, ValueRef
 from untrained.probe.features import find_first_tensor
 from untrained.probe.guard import ScoringMode, scoring_mode
-from untrained.probe.jets import TorchFunction
+from untrained.probe.jets import Args, Kwargs, TorchFunction
 from untrained.spaces.block_templates import find_template
 
 
@@ -69,7 +68,7 @@ def record_tape(
     cache: SignatureCache,
     *,
     seed: int,
-    read_logits: Callable[[Any], Tensor],
+    read_logits: Callable[[object], Tensor],
 ) -> Tape | Exception:
     """Record the tape of a network.
 
@@ -94,7 +93,8 @@ def record_tape(
         ):
             output = read_logits(model(input))
         return recorder.finish_tape(output)
-    except Exception as error:  # measured alone, the network will raise it again
+    except Exception as error:
+        # The network is then measured alone and raises the error again.
         return error
 
 
@@ -112,7 +112,7 @@ def intercept_modules(recorder: "_TapeRecorder | None" = None) -> Iterator[None]
     _recorders.append(recorder)
     plain_call = nn.Module.__call__
 
-    def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def call(module: nn.Module, *args: object, **kwargs: object) -> object:
         current = _recorders[-1]
         if current is None:
             return plain_call(module, *args, **kwargs)
@@ -163,10 +163,10 @@ class _TapeRecorder(ScoringMode):
     def __torch_function__(
         self,
         func: TorchFunction,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        types: Sequence[type],
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
         if func in _FACT_FUNCTIONS:
             if func in _SIZE_FUNCTIONS and id(args[0]) in self._numbers:
                 self._tape.reads_sizes = True
@@ -176,10 +176,10 @@ class _TapeRecorder(ScoringMode):
     def call_function(
         self,
         func: TorchFunction,
-        types: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+        types: Sequence[type],
+        args: Args,
+        kwargs: Kwargs,
+    ) -> object:
         key, tensors = outline_call(func, args, kwargs)
         depends_on_input = any(id(tensor) in self._numbers for tensor in tensors)
         # A tensor that is created on the device of the input is recorded too.
@@ -242,7 +242,7 @@ class _TapeRecorder(ScoringMode):
 
     def call_module(
         self,
-        plain_call: Callable[..., Any],
+        plain_call: Callable[..., object],
         module: nn.Module,
         args: tuple[object, ...],
         kwargs: dict[str, object],
@@ -262,7 +262,7 @@ class _TapeRecorder(ScoringMode):
             return run()
         return self._call_block(template, module, input, run)
 
-    def _note_output(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def _note_output(self, module: nn.Module, inputs: Args, output: object) -> None:
         """Note what a module returns, as `features.FeatureCapture` does."""
         tensor = output if isinstance(output, Tensor) else find_first_tensor(output)
         if tensor is None or module not in self.names:

@@ -2,9 +2,9 @@
 
 Networks of a space differ in wiring, not in layers. All calls whose inputs are available are grouped
 by what they do (a signature, or the program of a block). One group runs, and its results make other
-calls ready. The next group is the one of which the largest share of networks has arrived. A layer
-that all networks pass through therefore waits for the slowest network, so that they leave it
-together and the calls after it meet again.
+calls ready. The next group is the one that is ready in the largest share of the networks that will
+make such a call. So a layer that all networks have waits for the slowest network, and the calls after
+it can be grouped again.
 
 Values are in stacks, (G, *shape), as they were computed. A group whose inputs are one whole stack in
 its order uses the stack as it is; otherwise parts are copied together. A value is released after its
@@ -14,7 +14,7 @@ last use.
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,14 +33,14 @@ class StackSlice(NamedTuple):
     Attributes:
         stack: The stack.
         place: Which of its values.
-        number: How many stacks were made before: an order that is the same in every run.
+        number: Number of stacks that were made before, which orders stacks reproducibly.
     """
 
     stack: Tensor
     place: int
     number: int = 0
 
-    def extract(self) -> Any:
+    def extract(self) -> Tensor:
         """Return the value."""
         return map_stack(lambda t, axis: t.select(axis, self.place), self.stack)
 
@@ -52,7 +52,7 @@ class TapeResult:
     values: dict[int, StackSlice]
     error: Exception | None = None
 
-    def __getitem__(self, ref: ValueRef) -> Any:
+    def __getitem__(self, ref: ValueRef) -> Tensor:
         if isinstance(ref, int):
             return self.values[ref].extract()
         return ref
@@ -66,7 +66,7 @@ class TapeResult:
 
 @dataclass
 class RunStatistics:
-    """How much was computed together.
+    """Counts of calls, which show how much was computed together.
 
     Attributes:
         calls: Calls of all networks.
@@ -291,7 +291,7 @@ def _call_together(group: list[ReadyCall]) -> list[Tensor] | None:
     except Exception as error:
         if is_out_of_memory(error):
             raise
-        # One network may be the cause: each is called alone.
+        # One network may be the cause, so each is called alone.
         return None
 
 
@@ -320,7 +320,7 @@ def _call_alone(run: _TapeRun, call: TapeCall) -> list[Tensor]:
         inputs.append(value.extract() if isinstance(value, StackSlice) else value)
     device = next(iter(run.values.values())).stack.device
 
-    def run_signature(signature: Signature, tensors: Sequence[Any]) -> list[Any]:
+    def run_signature(signature: Signature, tensors: Sequence[Tensor]) -> list[Tensor]:
         arguments = list(tensors)
         if signature.overwrites:
             arguments[0] = map_stack(lambda t, _: t.clone(), arguments[0])
@@ -333,12 +333,12 @@ def _call_alone(run: _TapeRun, call: TapeCall) -> list[Tensor]:
 class _Run(NamedTuple):
     """Neighbouring values of one stack."""
 
-    stack: Any
+    stack: Tensor
     start: int
     stop: int
 
 
-def gather_stack(values: Sequence[StackSlice | Tensor]) -> Any:
+def gather_stack(values: Sequence[StackSlice | Tensor]) -> Tensor:
     """Return one stack of all values, or of all constants."""
     slices = [value for value in values if isinstance(value, StackSlice)]
     if len(slices) < len(values):
@@ -354,8 +354,12 @@ def gather_stack(values: Sequence[StackSlice | Tensor]) -> Any:
         return map_stack(lambda t, axis: t.narrow(axis, start, stop - start), stack)
     if not isinstance(runs[0].stack, Jet):
         return _copy_runs(runs, 0)
-    value_runs = [run._replace(stack=run.stack.value) for run in runs]
-    tail_runs = [run._replace(stack=run.stack.tail) for run in runs]
+    value_runs = []
+    tail_runs = []
+    for run in runs:
+        assert isinstance(run.stack, Jet)  # calls of one group have jets in the same places
+        value_runs.append(run._replace(stack=run.stack.value))
+        tail_runs.append(run._replace(stack=run.stack.tail))
     return Jet.of(_copy_runs(value_runs, 0), _copy_runs(tail_runs, 1))
 
 

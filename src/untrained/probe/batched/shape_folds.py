@@ -5,7 +5,7 @@ without weights use `torch.vmap`, which takes ten times as long in Python and ne
 stacks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,12 +18,12 @@ from untrained.probe.rules.structure import LINEAR, LINEAR_WITH_CONSTANTS, make_
 
 
 def _make_vmap_fold(with_constants: bool) -> Fold:
-    def body(G: int, call: Signature, *args: Any, **kwargs: Any) -> Any:
+    def body(G: int, call: Signature, *args: object, **kwargs: object) -> object:
         stacks = []
         for stack in find_tensors((args, tuple(kwargs.values()))):
             stacks.append(map_stack(lambda t, _: t.contiguous(), stack))
 
-        def call_all(*stacks: Tensor) -> Any:
+        def call_all(*stacks: Tensor) -> object:
             device = stacks[0].device
             return torch.vmap(lambda *tensors: call.call(tensors, device))(*stacks)
 
@@ -55,7 +55,9 @@ def _fold_exact_names(*names: str) -> Callable[[Fold], Fold]:
 
 
 @_fold_exact_names("reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze")
-def _fold_reshape(G: int, call: Signature, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _fold_reshape(
+    G: int, call: Signature, input: Tensor, *args: object, **kwargs: object
+) -> object:
     result = call.results[0]
     # A view may also read the bytes as another type.
     if not isinstance(result, TensorSpec) or result.dtype != input.dtype:
@@ -73,13 +75,13 @@ def _shift_axes(networks_axis: int, *axes: int) -> tuple[int, ...]:
 
 
 @_fold_exact_names("transpose", "swapaxes", "swapdims")
-def _fold_transpose(G: int, call: Signature, input: Tensor, *axes: int, **named: int) -> Any:
+def _fold_transpose(G: int, call: Signature, input: Tensor, *axes: int, **named: int) -> object:
     both = (*axes, *named.values())
     return map_stack(lambda t, axis: t.transpose(*_shift_axes(axis, *both)), input)
 
 
 @_fold_exact_names("permute")
-def _fold_permute(G: int, call: Signature, input: Tensor, *dims: Any) -> Any:
+def _fold_permute(G: int, call: Signature, input: Tensor, *dims: Any) -> object:
     order = dims if isinstance(dims[0], int) else dims[0]
     positive = [axis % len(order) for axis in order]
 
@@ -90,23 +92,24 @@ def _fold_permute(G: int, call: Signature, input: Tensor, *dims: Any) -> Any:
 
 
 @_fold_exact_names("unbind")
-def _fold_unbind(G: int, call: Signature, input: Tensor, dim: int = 0) -> Any:
+def _fold_unbind(G: int, call: Signature, input: Tensor, dim: int = 0) -> object:
     return map_stack(lambda t, axis: t.unbind(*_shift_axes(axis, dim)), input)
 
 
 @_fold_exact_names("cat", "concat", "concatenate")
-def _fold_cat(G: int, call: Signature, tensors: Any, dim: int = 0) -> Any:
-    if not any(isinstance(x, Jet) for x in tensors):
+def _fold_cat(G: int, call: Signature, tensors: Sequence[Tensor], dim: int = 0) -> object:
+    jets = [x for x in tensors if isinstance(x, Jet)]
+    if not jets:
         return concatenate(tensors, *_shift_axes(0, dim))
-    if not all(isinstance(x, Jet) for x in tensors):
+    if len(jets) < len(tensors):
         return _make_vmap_fold(with_constants=True)(G, call, tensors)
-    value = concatenate([x.value for x in tensors], *_shift_axes(0, dim))
-    tail = concatenate([x.tail for x in tensors], *_shift_axes(1, dim))
+    value = concatenate([x.value for x in jets], *_shift_axes(0, dim))
+    tail = concatenate([x.tail for x in jets], *_shift_axes(1, dim))
     return Jet.of(value, tail)
 
 
 @_fold_exact_names("__getitem__")
-def _fold_getitem(G: int, call: Signature, input: Tensor, index: Any) -> Any:
+def _fold_getitem(G: int, call: Signature, input: Tensor, index: object) -> object:
     parts = index if isinstance(index, tuple) else (index,)
     if not all(type(part) in (int, slice) for part in parts):
         return _make_vmap_fold(with_constants=False)(G, call, input)

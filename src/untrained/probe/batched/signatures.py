@@ -1,6 +1,6 @@
-"""Signatures: calls of torch functions without the numbers in their tensors.
+"""Signatures: calls of torch functions without the values in their tensors.
 
-Calls with one signature (function, shapes, settings) are the same arithmetic on other numbers. The
+Calls with equal signatures (function, shapes, settings) do the same arithmetic on other values. The
 shapes of the results are computed once per signature, on the meta device, and then looked up, which
 is much faster.
 """
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from untrained.probe.flops import Operation, count_operations
-from untrained.probe.jets import TorchFunction
+from untrained.probe.jets import Args, Kwargs, TorchFunction
 
 if TYPE_CHECKING:
     from untrained.probe.batched.block_programs import BlockProgram
 
 META = torch.device("meta")
-# Parts of names of functions that draw at random.
+# Parts of the names of random functions.
 _RANDOM = (
     "rand",
     "bernoulli",
@@ -53,7 +53,7 @@ class NotRecordable(Exception):  # noqa: N818 - a property of a network, not a m
 
 
 class TensorSpec(NamedTuple):
-    """What is known about a tensor before it is computed."""
+    """Shape, strides and type of a tensor, which are known before it is computed."""
 
     shape: torch.Size
     stride: tuple[int, ...]
@@ -71,7 +71,7 @@ class TensorSpec(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Signature:
-    """A call without the numbers in its tensors.
+    """A call without the values in its tensors.
 
     Attributes:
         func: The function.
@@ -86,10 +86,10 @@ class Signature:
     """
 
     func: TorchFunction
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: Args
+    kwargs: Kwargs
     inputs: tuple[TensorSpec, ...]
-    result: Any
+    result: object
     results: tuple[TensorSpec | int, ...]
     overwrites: bool
     views: bool
@@ -97,7 +97,7 @@ class Signature:
 
     def call(
         self,
-        tensors: Sequence[Any],
+        tensors: Sequence[Tensor],
         device: torch.device,
         func: TorchFunction | None = None,
     ) -> Any:
@@ -111,13 +111,13 @@ class Signature:
 
     @property
     def new_values(self) -> list[TensorSpec]:
-        """What is new after a call: results that are not inputs, or the overwritten input."""
+        """Values that a call creates: results that are not inputs, or the overwritten input."""
         if self.overwrites:
             return [self.inputs[0]]
         return [result for result in self.results if isinstance(result, TensorSpec)]
 
-    def select_new(self, result: Any) -> list[Any]:
-        """Return the tensors of a result that are new after the call."""
+    def select_new(self, result: object) -> list[Tensor]:
+        """Return the tensors of a result that the call created."""
         tensors = find_tensors(result)
         if self.overwrites:
             return tensors
@@ -127,7 +127,7 @@ class Signature:
                 new.append(tensor)
         return new
 
-    def execute(self, run: "RunSignature", tensors: Sequence[Any]) -> list[Any]:
+    def execute(self, run: "RunSignature", tensors: Sequence[Tensor]) -> list[Tensor]:
         """See `Instruction`."""
         return run(self, tensors)
 
@@ -143,14 +143,15 @@ class Signature:
     ) -> "Signature | None":
         """See `Instruction`."""
 
-        def find_signature(*args: Any, **kwargs: Any) -> Signature | None:
+        def find_signature(*args: object, **kwargs: object) -> Signature | None:
             key, tensors = outline_call(self.func, args, kwargs)
             return cache.find(key, tensors, self.func, args, kwargs)
 
         meta_tensors = [spec.make_meta_tensor() for spec in inputs]
         try:
             other: Signature | None = self.call(meta_tensors, META, find_signature)
-        except Exception:  # running the network will raise it, or do something else
+        except Exception:
+            # The caller then runs the network again, which raises the error if it is a real one.
             return None
         if other is None or other.form != self.form:
             return None
@@ -158,7 +159,7 @@ class Signature:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """What later calls may depend on, apart from sizes."""
+        """Properties of the results, apart from sizes, that later calls may depend on."""
         results: list[object] = []
         for result in self.results:
             results.append(result if isinstance(result, int) else result.dtype)
@@ -174,12 +175,12 @@ class Signature:
         return self.counted
 
 
-# Makes a call on tensors and returns what is new after it.
-RunSignature = Callable[[Signature, Sequence[Any]], list[Any]]
+# Makes a call on tensors and returns the values that it creates.
+RunSignature = Callable[[Signature, Sequence[Tensor]], list[Tensor]]
 
 
 class Instruction(Protocol):
-    """What a tape contains: a signature, or several as one (`block_programs.py`)."""
+    """An entry of a tape: a signature, or a program of several signatures (`block_programs.py`)."""
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -187,14 +188,14 @@ class Instruction(Protocol):
 
     @property
     def new_values(self) -> list[TensorSpec]:
-        """What is new after it."""
+        """The values that it creates."""
 
     @property
     def steps(self) -> tuple[Signature, ...]:
         """The single calls, in order."""
 
-    def execute(self, run: RunSignature, tensors: Sequence[Any]) -> list[Any]:
-        """Have all calls made on these tensors; return what is new afterwards."""
+    def execute(self, run: RunSignature, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Make all calls on these tensors with `run`; return the values that they create."""
 
     def resize(
         self,
@@ -221,11 +222,11 @@ class SignatureCache:
 
     def find(
         self,
-        key: Any,
+        key: Hashable,
         tensors: list[Tensor],
         func: TorchFunction,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        args: Args,
+        kwargs: Kwargs,
     ) -> Signature | None:
         """Return the signature of an outlined call.
 
@@ -260,8 +261,8 @@ class SignatureCache:
 
 def _make_signature(
     func: TorchFunction,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: Args,
+    kwargs: Kwargs,
     tensors: list[Tensor],
 ) -> Signature | None:
     """Call the function on the meta device and describe its result."""
@@ -305,19 +306,19 @@ def refuse_side_effects(func: TorchFunction) -> None:
     """Raise for functions whose result is random or that write into an argument."""
     name = getattr(func, "__name__", "")
     if any(word in name for word in _RANDOM):
-        raise NotRecordable(f"{name} draws at random")
+        raise NotRecordable(f"{name} draws random numbers")
     if name in _WRITING:
         raise NotRecordable(f"{name} writes into one of its arguments")
 
 
 def outline_call(
     func: TorchFunction,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> tuple[Any, list[Tensor]]:
-    """Return a key of a call, without the numbers in its tensors, and these tensors."""
+    args: Args,
+    kwargs: Kwargs,
+) -> tuple[Hashable, list[Tensor]]:
+    """Return the key of a call, without the values in its tensors, and the tensors."""
     tensors: list[Tensor] = []
-    key: list[Any] = [func]
+    key: list[object] = [func]
     for argument in args:
         key.append(_outline_argument(argument, tensors))
     for name, argument in kwargs.items():
@@ -325,7 +326,7 @@ def outline_call(
     return tuple(key), tensors
 
 
-def find_tensors(value: Any) -> list[Tensor]:
+def find_tensors(value: object) -> list[Tensor]:
     """Return the tensors in an argument, in order."""
     tensors: list[Tensor] = []
     _outline_argument(value, tensors)
@@ -334,7 +335,7 @@ def find_tensors(value: Any) -> list[Tensor]:
 
 def fill_tensors(
     value: Any,
-    tensors: Iterator[Any],
+    tensors: Iterator[Tensor],
     device: torch.device | None = None,
 ) -> Any:
     """Return an argument with other tensors, and with `device` in place of the meta device."""
@@ -347,7 +348,7 @@ def fill_tensors(
     return value
 
 
-def _outline_argument(value: Any, tensors: list[Tensor]) -> Any:
+def _outline_argument(value: Any, tensors: list[Tensor]) -> object:
     """Return a key of an argument; append its tensors to the list."""
     kind = type(value)
     if kind in _NUMBERS:

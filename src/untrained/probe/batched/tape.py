@@ -22,7 +22,7 @@ ValueRef = int | Tensor  # the number of a computed value, or a real tensor
 
 
 class TapeCall(NamedTuple):
-    """One call: what is done, with which values, and the numbers of its results."""
+    """One call: the instruction, its input values, and the numbers of its results."""
 
     instruction: Instruction
     inputs: tuple[ValueRef, ...]

@@ -14,7 +14,7 @@ from untrained.probe.jets import taylor_rule
 
 
 @taylor_rule("softmax")
-def _softmax(input: Tensor, dim: int = -1, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def _softmax(input: Tensor, dim: int = -1, _stacklevel: int = 3, dtype: object = None) -> Tensor:
     # The maximum is a constant that only avoids overflow.
     e = (input - input.detach().amax(dim, keepdim=True)).exp()
     return e / e.sum(dim, keepdim=True)
@@ -58,7 +58,7 @@ def _normalize(
 @taylor_rule("var")
 def _variance(
     input: Tensor,
-    dim: Any = None,
+    dim: int | tuple[int, ...] | None = None,
     unbiased: bool = True,
     keepdim: bool = False,
     *,

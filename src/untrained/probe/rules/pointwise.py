@@ -44,7 +44,7 @@ def _finish(input: Tensor, out: T, inplace: bool) -> T:
 def _make_pointwise_rule(func: TorchFunction, piecewise_linear: bool = False) -> Rule:
     """Make the rule of any function of each entry; f' and f'' are computed by reverse mode."""
 
-    def apply(input: Jet, *args: Any, inplace: bool = False, **kwargs: Any) -> Jet:
+    def apply(input: Jet, *args: object, inplace: bool = False, **kwargs: object) -> Jet:
         second = None
         with torch.inference_mode(False), torch.enable_grad():
             x = input.value.clone().detach().requires_grad_()

@@ -24,6 +24,8 @@ from untrained.probe.jets import (
     taylor_rule,
 )
 
+Operand = Tensor | float  # a jet, a constant tensor or a number
+
 # Attributes and functions that do not depend on the position on the curve.
 _ATTRIBUTES = """
 shape dtype device ndim layout is_cuda is_meta is_mps is_sparse is_quantized is_nested requires_grad
@@ -52,7 +54,7 @@ _BILINEAR = "matmul bmm mm mv dot outer einsum tensordot".split()
 def _make_constant_rule(func: TorchFunction) -> Rule:
     """Make the rule of a function that only sees the value and whose result is a constant."""
 
-    def apply(*args: Any, **kwargs: Any) -> Any:
+    def apply(*args: object, **kwargs: object) -> object:
         values = [get_value(argument) for argument in args]
         named_values = {name: get_value(argument) for name, argument in kwargs.items()}
         return func(*values, **named_values)
@@ -68,14 +70,14 @@ def make_linear_rule(func: TorchFunction, with_constants: bool = False) -> Rule:
         with_constants: Whether constant tensors take part with derivative zero.
     """
 
-    def apply(*args: Any, **kwargs: Any) -> Any:
+    def apply(*args: object, **kwargs: object) -> object:
         leaves, spec = tree_flatten((args, kwargs))
         places = []
         for place, leaf in enumerate(leaves):
             if isinstance(leaf, Jet) or (with_constants and _is_real_tensor(leaf)):
                 places.append(place)
 
-        def call(*tensors: Tensor) -> Any:
+        def call(*tensors: Tensor) -> object:
             filled = list(leaves)
             for place, tensor in zip(places, tensors, strict=True):
                 filled[place] = tensor
@@ -103,7 +105,7 @@ def _is_real_tensor(x: object) -> bool:
 def make_image_rule(func: TorchFunction, dimensions: int) -> Rule:
     """Make the rule of a linear function of images: the two derivatives join the batch axis."""
 
-    def apply(x: Jet, *args: Any, **kwargs: Any) -> Jet:
+    def apply(x: Jet, *args: object, **kwargs: object) -> Jet:
         value = func(x.value, *args, **kwargs)
         tail = func(_tail_as_batch(x, dimensions), *args, **kwargs)
         return Jet.of(value, tail.reshape(2, *value.shape))
@@ -127,7 +129,9 @@ _CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
 def _make_convolution_rule(func: TorchFunction, dimensions: int) -> Rule:
     """Make the rule of a convolution: linear in the input, and the bias is a constant."""
 
-    def apply(input: Jet, weight: Any, bias: Any = None, *args: Any, **kwargs: Any) -> Jet:
+    def apply(
+        input: Jet, weight: Tensor, bias: Tensor | None = None, *args: Any, **kwargs: Any
+    ) -> Jet:
         if isinstance(weight, Jet) or isinstance(bias, Jet):
             name = func.__name__
             detail = f"no Taylor rule for {name} with weights that depend on the input"
@@ -146,9 +150,9 @@ def _make_convolution_rule(func: TorchFunction, dimensions: int) -> Rule:
 
 def _is_matrix_product(
     weight: Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: object = 1,
+    padding: object = 0,
+    dilation: object = 1,
     groups: int = 1,
 ) -> bool:
     """Whether a convolution only multiplies every position by the same matrix."""
@@ -188,15 +192,18 @@ def _register_rules() -> None:
 
 
 @taylor_rule("linear")
-def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if isinstance(weight, Jet) or isinstance(bias, Jet):
         out = input @ weight.mT
-        return out if bias is None else out + bias
+        if bias is None:
+            return out
+        return out + bias
+    assert isinstance(input, Jet)  # one of the arguments is a jet
     return Jet.of(F.linear(input.value, weight, bias), F.linear(input.tail, weight))
 
 
 @taylor_rule("pad")
-def _pad(input: Jet, pad: Any, mode: str = "constant", value: float | None = None) -> Jet:
+def _pad(input: Jet, pad: list[int], mode: str = "constant", value: float | None = None) -> Jet:
     # The constant that is padded with has derivative zero.
     tail = torch.stack([F.pad(row, pad, mode=mode) for row in input.tail])
     return Jet.of(F.pad(input.value, pad, mode=mode, value=value), tail)
@@ -223,31 +230,38 @@ def _dropout(input: Jet, *args: object, **kwargs: object) -> Jet:
 
 
 @taylor_rule("add")
-def _add(x: Any, y: Any, *, alpha: float = 1) -> Any:
+def _add(x: Operand, y: Operand, *, alpha: float = 1) -> Jet:
     value = torch.add(get_value(x), get_value(y), alpha=alpha)
     ndim = value.ndim
     if isinstance(x, Jet) and isinstance(y, Jet):
         tail = torch.add(align_tail(x.tail, ndim), align_tail(y.tail, ndim), alpha=alpha)
         return Jet.of(value, tail)
-    tail = x.tail if isinstance(x, Jet) else y.tail * alpha
+    if isinstance(x, Jet):
+        tail = x.tail
+    else:
+        assert isinstance(y, Jet)  # one of the arguments is a jet
+        tail = y.tail * alpha
     return Jet.of(value, align_tail(tail, ndim).expand(2, *value.shape))
 
 
 @taylor_rule("sub", "subtract")
-def _subtract(x: object, y: object, *, alpha: float = 1) -> object:
-    return _add(x, y, alpha=-alpha)
+def _subtract(x: Operand, y: Operand, *, alpha: float = 1) -> Jet:
+    difference: Jet = _add(x, y, alpha=-alpha)
+    return difference
 
 
 @taylor_rule("rsub")
-def _subtract_reversed(x: object, y: object, *, alpha: float = 1) -> object:
-    return _add(y, x, alpha=-alpha)
+def _subtract_reversed(x: Operand, y: Operand, *, alpha: float = 1) -> Jet:
+    difference: Jet = _add(y, x, alpha=-alpha)
+    return difference
 
 
 @taylor_rule("mul", "multiply")
-def _multiply(x: Any, y: Any) -> Jet:
+def _multiply(x: Operand, y: Operand) -> Jet:
     # Multiplication commutes: let x be the jet.
     if not isinstance(x, Jet):
         x, y = y, x
+    assert isinstance(x, Jet)  # one of the arguments is a jet
     value = x.value * get_value(y)
     x_tail = align_tail(x.tail, value.ndim)
     tail = x_tail * get_value(y)
@@ -259,7 +273,7 @@ def _multiply(x: Any, y: Any) -> Jet:
 
 
 @taylor_rule("div", "true_divide", "divide", "truediv")
-def _divide(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+def _divide(x: Operand, y: Operand, *, rounding_mode: str | None = None) -> object:
     if rounding_mode is not None:
         return _make_constant_rule(torch.div)(x, y, rounding_mode=rounding_mode)
     reciprocal = torch.reciprocal(y) if isinstance(y, Jet) else 1 / y
@@ -267,7 +281,9 @@ def _divide(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
 
 
 @taylor_rule("addmm", "baddbmm")
-def _add_product(input: Any, x: Any, y: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def _add_product(
+    input: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
     return input * beta + torch.matmul(x, y) * alpha
 
 
