@@ -61,7 +61,7 @@ def read_refusal(root: Path, name: str = "transnas") -> str:
 
 def test_a_table_describes_its_content(table):
     assert (table.name, table.space, len(table)) == ("transnas", "transnas_micro", 3)
-    assert table.about == "3 of 4,096 architectures, 2 metrics, 4 scores by proxies of others"
+    assert table.about == "3 of 4,096 architectures, 2 metrics, 4 scores published for proxies"
     assert table.archs() == CELLS
     assert [source.file for source in table.sources] == ["second.json", "first.json"]
     assert all(len(source.sha256) == 64 for source in table.sources)

@@ -20,7 +20,7 @@ def test_import_makes_a_table_and_describes_it(run_cli, project, publisher_file)
         "data", "import", "transnas", str(publisher_file), "--data-root", "root"
     )
     assert (code, err) == (0, "")
-    about = "1 of 4,096 architectures, 28 metrics, 0 scores by proxies of others"
+    about = "1 of 4,096 architectures, 28 metrics, 0 scores published for proxies"
     assert out == f"root/benchmarks/transnas.parquet: {about}\n"
     assert open_table("transnas", "root").value("64-41414-3_33_333", "class_scene_test") == 20
     _, out, _ = run_cli(

@@ -61,11 +61,11 @@ def choose_diverse_columns(columns: Columns, limit: float = 0.8) -> list[str]:
     names = list(columns)
     rho = compute_rank_correlations(columns)
     consensus = rho.sum(1) - rho.diagonal()
-    chosen: list[int] = []
+    chosen_indices: list[int] = []
     for index in np.argsort(-consensus, kind="stable"):
         if consensus[index] <= 0:
             continue
-        if any(rho[index][other] > limit for other in chosen):
+        if any(rho[index][other] > limit for other in chosen_indices):
             continue
-        chosen.append(int(index))
-    return [names[index] for index in chosen]
+        chosen_indices.append(int(index))
+    return [names[index] for index in chosen_indices]

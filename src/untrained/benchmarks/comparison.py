@@ -14,7 +14,7 @@ from untrained.benchmarks.statistics import STATISTICS, Statistic, bootstrap_int
 from untrained.seeds import make_generator
 from untrained.types import Arch, Failure, Record
 
-# One score per architecture; None where there is none.
+# One score per architecture; None if it is missing.
 SeedScores = tuple[float | None, ...]
 
 

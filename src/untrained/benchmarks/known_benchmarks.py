@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -156,7 +156,7 @@ def _read_any_format(benchmark: Benchmark, path: Path) -> "TableBuilder | None":
 
 
 def _import_with(
-    module: str, function: str, *arguments: Any
+    module: str, function: str, *arguments: object
 ) -> "Callable[[Path], TableBuilder | None]":
     """Return a reader that imports its module when it is called.
 
@@ -171,7 +171,7 @@ def _import_with(
     return read
 
 
-def _csv_folder(file: str, module: str, function: str, *arguments: Any) -> ImportFormat:
+def _csv_folder(file: str, module: str, function: str, *arguments: object) -> ImportFormat:
     return ImportFormat(f"a folder with {file}", _import_with(module, function, *arguments))
 
 

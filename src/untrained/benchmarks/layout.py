@@ -8,7 +8,7 @@ from pathlib import Path
 from untrained.errors import UsageError
 from untrained.readers.limits import describe_error
 
-# What a lookup in data of another layout can raise.
+# Errors that a lookup in data of another layout can raise.
 _LAYOUT_ERRORS = (
     LookupError,
     TypeError,

@@ -65,10 +65,10 @@ class ProxyResult:
         """Number of architectures without a score."""
         return sum(self.failures.values())
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """Return flat, JSON-ready facts; `low` and `high` belong to the rank correlation."""
         main = self.statistics.get("spearman")
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "proxy": self.proxy,
             "kind": self.kind,
             "n": self.n,
@@ -94,7 +94,8 @@ class BenchmarkResult:
         title: Heading of the report.
         command: The command that repeats the comparison.
         space: Name of the space.
-        truth_about: What the truth is: "test accuracy on cifar10 after 200 epochs, nasbench201".
+        truth_about: Description of the truth, such as "test accuracy on cifar10 after 200 epochs,
+            nasbench201".
         truth_unit: Unit of the truth, such as "%".
         archs: The architectures.
         truth: The truth per architecture; higher is better.
@@ -132,7 +133,7 @@ class BenchmarkResult:
     following: str = ""
     recommended: str = ""
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """Return one flat row per proxy, best first."""
         return [result.row() for result in self.proxy_results]
 

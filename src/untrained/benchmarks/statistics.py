@@ -133,8 +133,8 @@ def bootstrap_statistic(
         return None
     largest_block = max(1, _BLOCK // sample.n)
     blocks = []
-    for done in range(0, resamples, largest_block):
-        block_size = min(largest_block, resamples - done)
+    for start in range(0, resamples, largest_block):
+        block_size = min(largest_block, resamples - start)
         weights = _draw_resamples(sample.n, block_size, rng)
         blocks.append(statistic.weighted(sample, weights))
     return np.concatenate(blocks)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,8 @@ class Metric:
         dataset: Name of the data set; empty if the metric does not depend on one.
         split: Which part of the data; None if nothing was trained, as for a latency.
         epochs: Length of the training; None if nothing was trained.
-        variant: What distinguishes it from the default metric of its kind: a device, one seed,
-            another source.
+        variant: Distinguishes it from the default metric of its kind: a device, one seed, another
+            source.
         about: More about it, in a few words.
         source: The publication or project that it comes from.
     """
@@ -145,13 +145,13 @@ class BenchmarkTable:
 
     @property
     def about(self) -> str:
-        """What the table contains, in a few words."""
+        """A short description of the content."""
         size = f"{self.size:,}"
         if self.size >= _LARGEST_EXACT_SIZE:
             size = f"about {self.size:.1e}"
         metrics = format_count(len(self.metrics), "metric")
         scores = format_count(len(self.scores), "score")
-        return f"{self.rows:,} of {size} architectures, {metrics}, {scores} by proxies of others"
+        return f"{self.rows:,} of {size} architectures, {metrics}, {scores} published for proxies"
 
     def __len__(self) -> int:
         return self.rows
@@ -304,7 +304,7 @@ def make_table_header(
     size: int,
     counts: Mapping[Column, int],
     sources: Iterable[TableSource],
-) -> dict[str, Any]:
+) -> parquet.Header:
     """Return the header that `BenchmarkTable.open` reads.
 
     Args:

@@ -82,7 +82,7 @@ class TableBuilder:
         return list(self._row_by_arch)
 
     def columns(self) -> dict[Column, NDArray[np.float64]]:
-        """Return all columns with one number per architecture, NaN where there is none."""
+        """Return all columns with one number per architecture, NaN where a number is missing."""
         row_count = len(self._row_by_arch)
         columns = {}
         for column, numbers in self._numbers.items():

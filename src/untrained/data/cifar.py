@@ -28,7 +28,7 @@ _PIXEL_BYTES = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class _Publication:
-    """How one of the two data sets is published.
+    """Names and sizes of the published files of one of the two data sets.
 
     Attributes:
         title: Its name.
@@ -143,6 +143,7 @@ def _read_images(publication: _Publication, names: Sequence[str], root: Path) ->
     )
 
 
+# `states` are sizes and times of the files, so that changed files are read again.
 @lru_cache(maxsize=8)
 def _read_files(
     publication: _Publication, files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]

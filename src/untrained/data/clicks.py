@@ -116,7 +116,7 @@ def generate_clicks(
 
 
 def _draw_identifiers(generator: np.random.Generator, size: int, rows: int) -> NDArray[np.int64]:
-    """Draw identifiers of which the n-th is 1 / sqrt(n) times as frequent as the first."""
+    """Draw identifiers; the n-th is 1 / sqrt(n) times as frequent as the first."""
     frequencies = 1 / np.sqrt(np.arange(1, size + 1))
     return generator.choice(size, rows, p=frequencies / frequencies.sum())
 

@@ -48,6 +48,7 @@ def photos(argument: str, like: Task, root: Path) -> DataSource:
 @register_source("1,797 handwritten digits of 8x8 pixels, enlarged")
 def digits(argument: str, like: Task, root: Path) -> DataSource:
     table = _read_digits()
+    # Pixels of the file are from 0 to 16.
     images = (table[:, :64].reshape(-1, 8, 8, 1) * (255 / 16)).to(torch.uint8)
     labels = table[:, 64]
     task = make_image_task("digits", like, classes=10)

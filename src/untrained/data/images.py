@@ -55,7 +55,7 @@ def make_image_source(
     Args:
         images: Images (N, H, W, C) of uint8.
         labels: Their classes (N,).
-        task: What networks must solve.
+        task: The task of the networks.
         statistics: Mean and standard deviation per channel; computed from the images by default.
         published_parts: Functions that read the parts which the publisher provides separately. The
             other parts are split off from `images`, with equal shares of each class.

@@ -88,6 +88,7 @@ def _read_folder(folder: Path) -> dict[str, Arrays]:
     return read_npz(archives[0])
 
 
+# `states` are sizes and times of the files, so that changed files are read again.
 @lru_cache(maxsize=4)
 def _read_files(files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]) -> dict[str, Arrays]:
     """Read the four files, and keep the result in memory while they do not change."""

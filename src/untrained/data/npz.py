@@ -75,6 +75,7 @@ def read_npz(path: Path) -> dict[str, Arrays]:
     return _read_content(path, content)
 
 
+# The fingerprint is an argument, so that a changed file is read again.
 @lru_cache(maxsize=4)
 def _read_content(path: Path, content: str) -> dict[str, Arrays]:
     """Read an archive, and keep the result in memory while its content is the same."""

@@ -40,6 +40,7 @@ def is_samples(value: object) -> bool:
     if isinstance(value, Dataset | DataLoader):
         return True
     entries = value if isinstance(value, tuple) else (value,)
+    # One tensor is enough: a pair with another wrong entry gets a better message later.
     return any(isinstance(entry, Tensor | np.ndarray) for entry in entries)
 
 
@@ -130,7 +131,7 @@ class _DatasetSamples:
         self._name = name
         # A sample may be augmented at random, so each one is read once: otherwise proxies that
         # need a different number of samples would see different ones.
-        self._read_entries: dict[int, Any] = {}
+        self._read_entries: dict[int, object] = {}
 
     def read_first_input(self) -> Tensor:
         inputs, _ = self._read([0])
@@ -172,7 +173,7 @@ class _LoaderSamples:
 
     def __init__(self, loader: "DataLoader[Any]") -> None:
         self._loader = loader
-        self._batches: Iterator[Any] | None = None
+        self._batches: Iterator[object] | None = None
         self._inputs: list[Tensor] = []
         self._targets: list[Tensor] = []
 

@@ -49,7 +49,7 @@ class DataSource:
     """Samples for a task.
 
     Attributes:
-        task: What networks must solve on these data.
+        task: The task of the networks on these data.
         draw: Function that draws samples with a random generator. They come from the training part
             as long as it has enough, so that networks are not scored on their test samples.
         open_parts: Function that opens the parts for training. It returns no parts if the samples
@@ -92,7 +92,7 @@ def make_tensor_source(inputs: Tensor, targets: Tensor | None, task: Task) -> Da
     Args:
         inputs: Inputs; the first axis counts samples.
         targets: One target per input; None for random targets.
-        task: What networks must solve.
+        task: The task of the networks.
     """
 
     def draw(samples: int, generator: torch.Generator) -> Batch:

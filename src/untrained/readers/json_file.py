@@ -48,9 +48,10 @@ def _check_size(content: str | bytes) -> None:
         raise ValueError(str(error)) from None
 
 
-def _check_values(value: Any) -> None:
+def _check_values(value: object) -> None:
     """Check the depth of nesting, and that every string can be encoded."""
-    pending: list[tuple[Any, int]] = [(value, 0)]
+    # An explicit stack instead of recursion, because the value may be deeply nested.
+    pending: list[tuple[object, int]] = [(value, 0)]
     while pending:
         current, depth = pending.pop()
         if depth > _MAX_DEPTH:

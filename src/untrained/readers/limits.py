@@ -66,6 +66,7 @@ def describe_error(error: BaseException) -> str:
 
     The message may quote the file, so control characters are replaced and long messages are cut.
     """
+    # Cut first: splitting a message of many megabytes would take long.
     text = " ".join(str(error)[: 4 * MAX_DETAIL].split())
     if not text:
         return type(error).__name__

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from untrained.readers.limits import (
     RefusedFileError,
     describe_error,
 )
-from untrained.readers.plain_arrays import ArrayKind, check_items, check_sizes, parse_kind
+from untrained.readers.plain_arrays import AnyArray, ArrayKind, check_items, check_sizes, parse_kind
 from untrained.readers.zip_file import check_member, check_zip_directory
 
 _MAGIC = b"\x93NUMPY"
@@ -52,7 +52,7 @@ def list_npz_names(path: Path) -> list[str]:
         return [_strip_ending(name) for name in archive.namelist()]
 
 
-def read_npz_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+def read_npz_arrays(path: Path, names: Sequence[str]) -> dict[str, AnyArray]:
     """Read some arrays of a numpy archive.
 
     Raises:
@@ -101,7 +101,7 @@ def _strip_ending(name: str) -> str:
 
 def _read_array(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, allowance: MemoryAllowance
-) -> NDArray[Any]:
+) -> AnyArray:
     check_member(member)
     with archive.open(member) as file:
         header = _read_header(file)
@@ -116,6 +116,7 @@ def _read_array(
         items = np.empty(header.count, header.kind.to_dtype())
         _fill(items.view(np.uint8), file)
     items = check_items(items, header.kind)
+    # The items are in the order of the file; the header tells which axis varies fastest.
     order = "F" if header.column_major else "C"
     return items.reshape(header.shape, order=order)  # type: ignore[call-overload, no-any-return]
 
@@ -146,6 +147,7 @@ def _read_header(file: IO[bytes]) -> _Header:
     kind = _KIND.search(text)
     order = _ORDER.search(text)
     shape = _SHAPE.search(text)
+    # Python objects would have to be unpickled, which can run code.
     if "'|O" in text or "'O" in text:
         raise RefusedFileError(
             "it holds Python objects; save numbers, such as uint8 images and int labels"

@@ -33,9 +33,17 @@ from untrained.readers.plain_arrays import ArrayKind, make_array, parse_kind
 _SLOT_BYTES = 16  # a reference on the stack, and the same one in a list
 _MARK_BYTES = 96
 _MEMO_BYTES = 100
+_INTEGER_BYTES = 32
+_LONG_INTEGER_BYTES = 48
+_FLOAT_BYTES = 24
+_LIST_BYTES = 56  # without items
+_DICT_BYTES = 64
+_SET_BYTES = 216
+_NAME_BYTES = 200
+_OBJECT_BYTES = 64  # the result of a call, without its content
 
 Arguments = tuple[Any, ...]
-Call = Callable[[Arguments, MemoryAllowance], Any]
+Call = Callable[[Arguments, MemoryAllowance], object]
 
 _MAX_DEPTH = 64
 _MAX_INTEGER_BYTES = 16  # the magic number of old torch files has ten
@@ -62,7 +70,7 @@ def read_pickle(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class PickleExtension:
-    """What a file format such as that of torch allows in addition to plain data.
+    """Additional content that a file format such as that of torch allows.
 
     Attributes:
         names: Names that occur as arguments and are never called, as (module, name).
@@ -72,7 +80,7 @@ class PickleExtension:
 
     names: frozenset[tuple[str, str]] = frozenset()
     calls: Mapping[tuple[str, str], "Call"] = field(default_factory=dict)
-    load_reference: Callable[[Any], Any] | None = None
+    load_reference: Callable[[object], object] | None = None
 
 
 _NO_EXTENSION = PickleExtension()
@@ -89,7 +97,7 @@ def interpret_pickle(
     Args:
         data: The file.
         allowance: Is charged for every object.
-        extension: What the format allows in addition to plain data.
+        extension: Content that the format allows in addition to plain data.
         start: Position where the pickle begins.
 
     Returns:
@@ -147,11 +155,11 @@ class _Interpreter:
         self.position = start
         self.allowance = allowance
         self.extension = extension
-        self.stack: list[Any] = []
-        self.lower_stacks: list[list[Any]] = []
-        self.memo: dict[int, Any] = {}
+        self.stack: list[object] = []
+        self.lower_stacks: list[list[object]] = []
+        self.memo: dict[int, object] = {}
 
-    def run(self) -> Any:
+    def run(self) -> object:
         """Execute opcodes until STOP, and return the value on the stack."""
         data = self.data
         end = len(data)
@@ -203,12 +211,12 @@ class _Interpreter:
 
     # Using the stack.
 
-    def push(self, value: Any, count: int) -> None:
+    def push(self, value: object, count: int) -> None:
         """Push a value that takes `count` bytes."""
         self.allowance.charge(count + _SLOT_BYTES)
         self.stack.append(value)
 
-    def pop_mark(self) -> list[Any]:
+    def pop_mark(self) -> list[object]:
         """Remove the last mark and the items above it, and return the items."""
         items = self.stack
         self.stack = self.lower_stacks.pop()
@@ -219,10 +227,10 @@ class _Interpreter:
         top = self.stack[-1]
         self.allowance.charge(_MEMO_BYTES)
         self.memo[place] = top
-        if type(top) in (PendingArray, PendingKind):
+        if isinstance(top, PendingArray | PendingKind):
             top.memo_places.append(place)
 
-    def replace_top(self, pending: PendingArray | PendingKind, value: Any) -> None:
+    def replace_top(self, pending: PendingArray | PendingKind, value: object) -> None:
         """Replace a placeholder on the stack and in the memo by the finished value."""
         self.stack[-1] = value
         for place in pending.memo_places:
@@ -249,7 +257,7 @@ def _operation(opcode: bytes) -> Callable[[_Operation], _Operation]:
 
 
 @_operation(b"\x80")
-def _proto(machine: _Interpreter) -> None:
+def _run_proto(machine: _Interpreter) -> None:
     version = machine.take_number(1)
     if version > _LAST_PROTOCOL:
         raise DamagedFileError(
@@ -258,7 +266,7 @@ def _proto(machine: _Interpreter) -> None:
 
 
 @_operation(b"\x95")
-def _frame(machine: _Interpreter) -> None:
+def _run_frame(machine: _Interpreter) -> None:
     """Skip the length of a frame: it helps streaming readers, and here the whole file is read."""
     count = machine.take_number(8)
     if count > len(machine.data) - machine.position:
@@ -266,14 +274,14 @@ def _frame(machine: _Interpreter) -> None:
 
 
 @_operation(b"(")
-def _mark(machine: _Interpreter) -> None:
+def _run_mark(machine: _Interpreter) -> None:
     machine.allowance.charge(_MARK_BYTES)
     machine.lower_stacks.append(machine.stack)
     machine.stack = []
 
 
 @_operation(b"0")
-def _pop(machine: _Interpreter) -> None:
+def _run_pop(machine: _Interpreter) -> None:
     if machine.stack:
         machine.stack.pop()
     else:
@@ -281,12 +289,12 @@ def _pop(machine: _Interpreter) -> None:
 
 
 @_operation(b"1")
-def _pop_mark(machine: _Interpreter) -> None:
+def _run_pop_mark(machine: _Interpreter) -> None:
     machine.pop_mark()
 
 
 @_operation(b"2")
-def _dup(machine: _Interpreter) -> None:
+def _run_dup(machine: _Interpreter) -> None:
     machine.push(machine.stack[-1], 0)
 
 
@@ -294,22 +302,22 @@ def _dup(machine: _Interpreter) -> None:
 
 
 @_operation(b"N")
-def _none(machine: _Interpreter) -> None:
+def _run_none(machine: _Interpreter) -> None:
     machine.push(None, 0)
 
 
 @_operation(b"\x88")
-def _true(machine: _Interpreter) -> None:
+def _run_true(machine: _Interpreter) -> None:
     machine.push(True, 0)
 
 
 @_operation(b"\x89")
-def _false(machine: _Interpreter) -> None:
+def _run_false(machine: _Interpreter) -> None:
     machine.push(False, 0)
 
 
 @_operation(b"I")
-def _int(machine: _Interpreter) -> None:
+def _run_int(machine: _Interpreter) -> None:
     """Push a decimal number; old protocols write booleans as `00` and `01`."""
     text = machine.take_short_line()
     if text == "00":
@@ -317,56 +325,56 @@ def _int(machine: _Interpreter) -> None:
     elif text == "01":
         machine.push(True, 0)
     else:
-        machine.push(_parse_integer(text), 32)
+        machine.push(_parse_integer(text), _INTEGER_BYTES)
 
 
 @_operation(b"L")
-def _long(machine: _Interpreter) -> None:
-    machine.push(_parse_integer(machine.take_short_line().removesuffix("L")), 32)
+def _run_long(machine: _Interpreter) -> None:
+    machine.push(_parse_integer(machine.take_short_line().removesuffix("L")), _INTEGER_BYTES)
 
 
 @_operation(b"J")
-def _binint(machine: _Interpreter) -> None:
-    machine.push(int.from_bytes(machine.take(4), "little", signed=True), 32)
+def _run_binint(machine: _Interpreter) -> None:
+    machine.push(int.from_bytes(machine.take(4), "little", signed=True), _INTEGER_BYTES)
 
 
 @_operation(b"K")
-def _binint1(machine: _Interpreter) -> None:
+def _run_binint1(machine: _Interpreter) -> None:
     # Small integers are shared objects in CPython, so they take no memory.
     machine.push(machine.take_number(1), 0)
 
 
 @_operation(b"M")
-def _binint2(machine: _Interpreter) -> None:
-    machine.push(machine.take_number(2), 32)
+def _run_binint2(machine: _Interpreter) -> None:
+    machine.push(machine.take_number(2), _INTEGER_BYTES)
 
 
 @_operation(b"\x8a")
-def _long1(machine: _Interpreter) -> None:
+def _run_long1(machine: _Interpreter) -> None:
     _push_long(machine, machine.take_number(1))
 
 
 @_operation(b"\x8b")
-def _long4(machine: _Interpreter) -> None:
+def _run_long4(machine: _Interpreter) -> None:
     _push_long(machine, machine.take_number(4))
 
 
 @_operation(b"F")
-def _float(machine: _Interpreter) -> None:
-    machine.push(float(machine.take_short_line()), 24)
+def _run_float(machine: _Interpreter) -> None:
+    machine.push(float(machine.take_short_line()), _FLOAT_BYTES)
 
 
 @_operation(b"G")
-def _binfloat(machine: _Interpreter) -> None:
+def _run_binfloat(machine: _Interpreter) -> None:
     (value,) = struct.unpack(">d", machine.take(8))
-    machine.push(value, 24)
+    machine.push(value, _FLOAT_BYTES)
 
 
 # Strings and bytes. Strings of Python 2 become bytes.
 
 
 @_operation(b"S")
-def _string(machine: _Interpreter) -> None:
+def _run_string(machine: _Interpreter) -> None:
     line = machine.take_line().strip()
     if len(line) < 2 or line[:1] not in (b"'", b'"') or line[-1:] != line[:1]:
         raise DamagedFileError("a string is not in quotation marks")
@@ -375,52 +383,52 @@ def _string(machine: _Interpreter) -> None:
 
 
 @_operation(b"T")
-def _binstring(machine: _Interpreter) -> None:
+def _run_binstring(machine: _Interpreter) -> None:
     _push_sized(machine, machine.take(machine.take_number(4)))
 
 
 @_operation(b"U")
-def _short_binstring(machine: _Interpreter) -> None:
+def _run_short_binstring(machine: _Interpreter) -> None:
     _push_sized(machine, machine.take(machine.take_number(1)))
 
 
 @_operation(b"B")
-def _binbytes(machine: _Interpreter) -> None:
+def _run_binbytes(machine: _Interpreter) -> None:
     _push_sized(machine, machine.take(machine.take_number(4)))
 
 
 @_operation(b"\x8e")
-def _binbytes8(machine: _Interpreter) -> None:
+def _run_binbytes8(machine: _Interpreter) -> None:
     _push_sized(machine, machine.take(machine.take_number(8)))
 
 
 @_operation(b"C")
-def _short_binbytes(machine: _Interpreter) -> None:
+def _run_short_binbytes(machine: _Interpreter) -> None:
     _push_sized(machine, machine.take(machine.take_number(1)))
 
 
 @_operation(b"\x96")
-def _bytearray8(machine: _Interpreter) -> None:
+def _run_bytearray8(machine: _Interpreter) -> None:
     _push_sized(machine, bytearray(machine.take(machine.take_number(8))))
 
 
 @_operation(b"V")
-def _unicode(machine: _Interpreter) -> None:
+def _run_unicode(machine: _Interpreter) -> None:
     _push_sized(machine, machine.take_line().decode("raw-unicode-escape"))
 
 
 @_operation(b"X")
-def _binunicode(machine: _Interpreter) -> None:
+def _run_binunicode(machine: _Interpreter) -> None:
     _push_text(machine, machine.take_number(4))
 
 
 @_operation(b"\x8c")
-def _short_binunicode(machine: _Interpreter) -> None:
+def _run_short_binunicode(machine: _Interpreter) -> None:
     _push_text(machine, machine.take_number(1))
 
 
 @_operation(b"\x8d")
-def _binunicode8(machine: _Interpreter) -> None:
+def _run_binunicode8(machine: _Interpreter) -> None:
     _push_text(machine, machine.take_number(8))
 
 
@@ -428,90 +436,91 @@ def _binunicode8(machine: _Interpreter) -> None:
 
 
 @_operation(b"]")
-def _empty_list(machine: _Interpreter) -> None:
-    machine.push([], 56)
+def _run_empty_list(machine: _Interpreter) -> None:
+    machine.push([], _LIST_BYTES)
 
 
 @_operation(b"l")
-def _list(machine: _Interpreter) -> None:
+def _run_list(machine: _Interpreter) -> None:
     items = machine.pop_mark()
-    machine.push(items, 56)
+    machine.push(items, _LIST_BYTES)
 
 
 @_operation(b"a")
-def _append(machine: _Interpreter) -> None:
+def _run_append(machine: _Interpreter) -> None:
     item = machine.stack.pop()
     _extend_list(machine, machine.stack[-1], [item])
 
 
 @_operation(b"e")
-def _appends(machine: _Interpreter) -> None:
+def _run_appends(machine: _Interpreter) -> None:
     items = machine.pop_mark()
     _extend_list(machine, machine.stack[-1], items)
 
 
 @_operation(b")")
-def _empty_tuple(machine: _Interpreter) -> None:
+def _run_empty_tuple(machine: _Interpreter) -> None:
     machine.push((), 0)
 
 
 @_operation(b"t")
-def _tuple(machine: _Interpreter) -> None:
+def _run_tuple(machine: _Interpreter) -> None:
     items = tuple(machine.pop_mark())
     machine.push(items, getsizeof(items))
 
 
 @_operation(b"\x85")
-def _tuple1(machine: _Interpreter) -> None:
+def _run_tuple1(machine: _Interpreter) -> None:
     _push_tuple(machine, 1)
 
 
 @_operation(b"\x86")
-def _tuple2(machine: _Interpreter) -> None:
+def _run_tuple2(machine: _Interpreter) -> None:
     _push_tuple(machine, 2)
 
 
 @_operation(b"\x87")
-def _tuple3(machine: _Interpreter) -> None:
+def _run_tuple3(machine: _Interpreter) -> None:
     _push_tuple(machine, 3)
 
 
 @_operation(b"}")
-def _empty_dict(machine: _Interpreter) -> None:
-    machine.push({}, 64)
+def _run_empty_dict(machine: _Interpreter) -> None:
+    machine.push({}, _DICT_BYTES)
 
 
 @_operation(b"d")
-def _dict(machine: _Interpreter) -> None:
+def _run_dict(machine: _Interpreter) -> None:
     items = machine.pop_mark()
-    machine.push({}, 64)
+    machine.push({}, _DICT_BYTES)
     _fill_dict(machine.stack[-1], items, machine.allowance)
 
 
 @_operation(b"s")
-def _setitem(machine: _Interpreter) -> None:
+def _run_setitem(machine: _Interpreter) -> None:
     value = machine.stack.pop()
     key = machine.stack.pop()
     _fill_dict(machine.stack[-1], [key, value], machine.allowance)
 
 
 @_operation(b"u")
-def _setitems(machine: _Interpreter) -> None:
+def _run_setitems(machine: _Interpreter) -> None:
     items = machine.pop_mark()
     _fill_dict(machine.stack[-1], items, machine.allowance)
 
 
 @_operation(b"\x8f")
-def _empty_set(machine: _Interpreter) -> None:
-    machine.push(set(), 216)
+def _run_empty_set(machine: _Interpreter) -> None:
+    machine.push(set(), _SET_BYTES)
 
 
 @_operation(b"\x90")
-def _additems(machine: _Interpreter) -> None:
+def _run_additems(machine: _Interpreter) -> None:
     items = machine.pop_mark()
     members = machine.stack[-1]
     if type(members) is not set:
         raise DamagedFileError("members are added to something that is not a set")
+    # Sets grow in steps, so the memory is measured instead of computed.
     size_before = getsizeof(members)
     for item in items:
         _check_key(item)
@@ -520,7 +529,7 @@ def _additems(machine: _Interpreter) -> None:
 
 
 @_operation(b"\x91")
-def _frozenset(machine: _Interpreter) -> None:
+def _run_frozenset(machine: _Interpreter) -> None:
     members = _make_set(machine.pop_mark(), machine.allowance)
     machine.push(frozenset(members), 2 * getsizeof(members))
 
@@ -529,37 +538,37 @@ def _frozenset(machine: _Interpreter) -> None:
 
 
 @_operation(b"p")
-def _put(machine: _Interpreter) -> None:
+def _run_put(machine: _Interpreter) -> None:
     machine.remember(_parse_place(machine.take_short_line()))
 
 
 @_operation(b"q")
-def _binput(machine: _Interpreter) -> None:
+def _run_binput(machine: _Interpreter) -> None:
     machine.remember(machine.take_number(1))
 
 
 @_operation(b"r")
-def _long_binput(machine: _Interpreter) -> None:
+def _run_long_binput(machine: _Interpreter) -> None:
     machine.remember(machine.take_number(4))
 
 
 @_operation(b"\x94")
-def _memoize(machine: _Interpreter) -> None:
+def _run_memoize(machine: _Interpreter) -> None:
     machine.remember(len(machine.memo))
 
 
 @_operation(b"g")
-def _get(machine: _Interpreter) -> None:
+def _run_get(machine: _Interpreter) -> None:
     _push_remembered(machine, _parse_place(machine.take_short_line()))
 
 
 @_operation(b"h")
-def _binget(machine: _Interpreter) -> None:
+def _run_binget(machine: _Interpreter) -> None:
     _push_remembered(machine, machine.take_number(1))
 
 
 @_operation(b"j")
-def _long_binget(machine: _Interpreter) -> None:
+def _run_long_binget(machine: _Interpreter) -> None:
     _push_remembered(machine, machine.take_number(4))
 
 
@@ -567,14 +576,14 @@ def _long_binget(machine: _Interpreter) -> None:
 
 
 @_operation(b"c")
-def _global(machine: _Interpreter) -> None:
+def _run_global(machine: _Interpreter) -> None:
     module = machine.take_short_line()
     name = machine.take_short_line()
     _push_global(machine, module, name)
 
 
 @_operation(b"\x93")
-def _stack_global(machine: _Interpreter) -> None:
+def _run_stack_global(machine: _Interpreter) -> None:
     name = machine.stack.pop()
     module = machine.stack.pop()
     if type(module) is not str or type(name) is not str:
@@ -583,7 +592,7 @@ def _stack_global(machine: _Interpreter) -> None:
 
 
 @_operation(b"R")
-def _reduce(machine: _Interpreter) -> None:
+def _run_reduce(machine: _Interpreter) -> None:
     arguments = machine.stack.pop()
     called = machine.stack.pop()
     if type(called) is not GlobalName or type(arguments) is not tuple:
@@ -592,11 +601,11 @@ def _reduce(machine: _Interpreter) -> None:
     call = _CALLS.get(name) or machine.extension.calls.get(name)
     if call is None:
         raise RefusedFileError(f"it calls {called.module}.{called.name}, which plain data never do")
-    machine.push(call(arguments, machine.allowance), 64)
+    machine.push(call(arguments, machine.allowance), _OBJECT_BYTES)
 
 
 @_operation(b"b")
-def _build(machine: _Interpreter) -> None:
+def _run_build(machine: _Interpreter) -> None:
     """Set the state of a numpy array or dtype; other values of plain data have no state."""
     state = machine.stack.pop()
     pending = machine.stack[-1]
@@ -609,16 +618,16 @@ def _build(machine: _Interpreter) -> None:
 
 
 @_operation(b"Q")
-def _binpersid(machine: _Interpreter) -> None:
+def _run_binpersid(machine: _Interpreter) -> None:
     reference = machine.stack.pop()
     load_reference = machine.extension.load_reference
     if load_reference is None:
         raise RefusedFileError("it points to tensors that are not in the file")
-    machine.push(load_reference(reference), 64)
+    machine.push(load_reference(reference), _OBJECT_BYTES)
 
 
 @_operation(b"P")
-def _persid(machine: _Interpreter) -> None:
+def _run_persid(machine: _Interpreter) -> None:
     raise RefusedFileError("it points to tensors that are not in the file")
 
 
@@ -644,7 +653,7 @@ for _code in (b"\x97", b"\x98"):
 
 
 @_operation(b"i")
-def _inst(machine: _Interpreter) -> None:
+def _run_inst(machine: _Interpreter) -> None:
     module = machine.take_short_line()
     name = machine.take_short_line()
     # For an unknown class, this raises an error that names it.
@@ -671,7 +680,7 @@ def _parse_place(text: str) -> int:
 def _push_long(machine: _Interpreter, count: int) -> None:
     if count > _MAX_INTEGER_BYTES:
         raise DamagedFileError(f"an integer has {count} bytes")
-    machine.push(int.from_bytes(machine.take(count), "little", signed=True), 48)
+    machine.push(int.from_bytes(machine.take(count), "little", signed=True), _LONG_INTEGER_BYTES)
 
 
 def _push_text(machine: _Interpreter, count: int) -> None:
@@ -702,7 +711,7 @@ def _push_global(machine: _Interpreter, module: str, name: str) -> None:
     is_plain = key in _CALLS or key in _NAMES
     if not is_plain and key not in extension.calls and key not in extension.names:
         raise RefusedFileError(f"it asks for {module}.{name}, which plain data never need")
-    machine.push(GlobalName(module, name), 200)
+    machine.push(GlobalName(module, name), _NAME_BYTES)
 
 
 def _extend_list(machine: _Interpreter, target: object, items: Sequence[object]) -> None:
@@ -714,6 +723,7 @@ def _extend_list(machine: _Interpreter, target: object, items: Sequence[object])
 
 def _fill_dict(target: object, items: Sequence[object], allowance: MemoryAllowance) -> None:
     """Put alternating keys and values into a dict."""
+    # The interpreter builds no subclasses, so exact types are compared.
     if type(target) is not dict or len(items) % 2:
         raise DamagedFileError(
             "keys and values are put into something that is not a dictionary, or a value is missing"
@@ -769,7 +779,7 @@ def _make_dict(arguments: Arguments, allowance: MemoryAllowance) -> dict[object,
     return mapping
 
 
-def _make_set(items: Any, allowance: MemoryAllowance) -> set[Any]:
+def _make_set(items: Any, allowance: MemoryAllowance) -> set[object]:
     if type(items) not in (list, tuple, set):
         raise DamagedFileError("a set is not made of a list")
     members = set()
@@ -891,7 +901,7 @@ _NAMES = {("numpy", "ndarray")}  # names that occur as arguments and are never c
 _LEAVES = {type(None), bool, int, float, str, bytes, bytearray, np.ndarray}
 
 
-def _check_plain(value: Any, max_items: int) -> None:
+def _check_plain(value: object, max_items: int) -> None:
     """Check that a value consists of plain data only, with limited depth and size.
 
     A few bytes can put a list into itself, or each list twice into the next one. Iterating over such

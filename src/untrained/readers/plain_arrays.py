@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from untrained.readers.limits import DamagedFileError, MemoryAllowance, RefusedFileError
 
+AnyArray = NDArray[Any]  # the type of its items is known only from the file
 _NUMBERS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 _TEXT = re.compile(r"[SU]([1-9][0-9]{0,5})")
 _MAX_AXES = 32
@@ -46,6 +47,7 @@ def parse_kind(code: object, byte_order: object = "<") -> ArrayKind:
         )
     if order_text not in ("<", ">", "|"):
         raise DamagedFileError(f"an array has the byte order {order_text!r}")
+    # `|` means that the byte order does not matter, as for single bytes.
     if order_text == "|":
         order_text = "<"
     return ArrayKind(code_text, order_text)
@@ -58,7 +60,7 @@ def make_array(
     allowance: MemoryAllowance,
     *,
     column_major: bool = False,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Copy bytes into a new array in the byte order of this machine.
 
     Args:
@@ -78,6 +80,7 @@ def make_array(
         raise DamagedFileError(
             f"an array of shape {sizes} takes {expected_bytes} bytes, but there are {len(data)}"
         )
+    # The check of the items and the final conversion may each make a copy.
     allowance.charge(2 * expected_bytes)
     order = "F" if column_major else "C"
     items = check_items(np.frombuffer(data, kind.to_dtype()), kind)
@@ -85,8 +88,8 @@ def make_array(
 
 
 def make_strided_array(
-    storage: NDArray[Any], offset: object, shape: object, steps: object, allowance: MemoryAllowance
-) -> NDArray[Any]:
+    storage: AnyArray, offset: object, shape: object, steps: object, allowance: MemoryAllowance
+) -> AnyArray:
     """Copy a view of a flat storage, as torch describes a tensor, into a new array.
 
     Args:
@@ -136,11 +139,11 @@ def check_sizes(sizes: object) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def check_items(items: NDArray[Any], kind: ArrayKind) -> NDArray[Any]:
+def check_items(items: AnyArray, kind: ArrayKind) -> AnyArray:
     """Check that numpy can handle every item of a flat array, and return the array."""
     if kind.code == "b1":
         # Bytes other than 0 and 1 would be invalid booleans.
-        booleans: NDArray[Any] = items.view(np.uint8) != 0
+        booleans: AnyArray = items.view(np.uint8) != 0
         return booleans
     if kind.code.startswith("U"):
         codes = items.view(kind.byte_order + "u4")

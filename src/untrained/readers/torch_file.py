@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from untrained.readers.limits import (
     DamagedFileError,
@@ -14,8 +13,8 @@ from untrained.readers.limits import (
     RefusedFileError,
     name_file_in_errors,
 )
-from untrained.readers.pickle_file import GlobalName, PickleExtension, interpret_pickle
-from untrained.readers.plain_arrays import make_strided_array
+from untrained.readers.pickle_file import Arguments, GlobalName, PickleExtension, interpret_pickle
+from untrained.readers.plain_arrays import AnyArray, make_strided_array
 from untrained.readers.zip_file import check_zip_directory, read_member
 
 _STORAGE_KINDS = {
@@ -45,7 +44,7 @@ def read_torch(path: Path) -> Any:
         return _read_old(path, allowance)
 
 
-def _read_zip(path: Path, allowance: MemoryAllowance) -> Any:
+def _read_zip(path: Path, allowance: MemoryAllowance) -> object:
     check_zip_directory(path)
     with zipfile.ZipFile(path) as archive:
         pickles = [name for name in archive.namelist() if name.endswith("data.pkl")]
@@ -55,9 +54,9 @@ def _read_zip(path: Path, allowance: MemoryAllowance) -> Any:
             )
         folder = pickles[0].removesuffix("data.pkl")
         _check_byte_order(archive, folder, allowance)
-        storages: dict[tuple[str, str], NDArray[Any]] = {}
+        storages: dict[tuple[str, str], AnyArray] = {}
 
-        def load_storage(reference: Any) -> NDArray[Any]:
+        def load_storage(reference: object) -> AnyArray:
             key, kind = _parse_reference(reference)
             if (key, kind) not in storages:
                 content = read_member(archive, f"{folder}data/{key}", allowance)
@@ -77,7 +76,7 @@ def _check_byte_order(archive: zipfile.ZipFile, folder: str, allowance: MemoryAl
         raise RefusedFileError("its numbers are big-endian; save it on a little-endian machine")
 
 
-def _parse_reference(reference: Any) -> tuple[str, str]:
+def _parse_reference(reference: object) -> tuple[str, str]:
     """Return the key and the kind of a storage: ("storage", kind, key, device, count)."""
     if type(reference) is not tuple or len(reference) != 5 or reference[0] != "storage":
         raise RefusedFileError("it points to tensors that are not in the file")
@@ -87,7 +86,7 @@ def _parse_reference(reference: Any) -> tuple[str, str]:
     return key, _STORAGE_KINDS[storage.name]
 
 
-def _make_storage(content: bytes, kind: str) -> NDArray[Any]:
+def _make_storage(content: bytes, kind: str) -> AnyArray:
     dtype = np.dtype(kind)
     if len(content) % dtype.itemsize:
         raise DamagedFileError(
@@ -95,12 +94,12 @@ def _make_storage(content: bytes, kind: str) -> NDArray[Any]:
         )
     if kind == "?":
         # Bytes other than 0 and 1 would be invalid booleans.
-        booleans: NDArray[Any] = np.frombuffer(content, np.uint8) != 0
+        booleans: AnyArray = np.frombuffer(content, np.uint8) != 0
         return booleans
     return np.frombuffer(content, dtype)
 
 
-def _rebuild_tensor(arguments: tuple[Any, ...], allowance: MemoryAllowance) -> NDArray[Any]:
+def _rebuild_tensor(arguments: Arguments, allowance: MemoryAllowance) -> AnyArray:
     """Carry out `_rebuild_tensor_v2(storage, offset, shape, strides, ...)` without its gradients."""
     storage, offset, shape, strides, *_ = arguments
     if type(storage) is not np.ndarray or storage.ndim != 1:
@@ -114,7 +113,7 @@ _TENSORS = PickleExtension(
 )
 
 
-def _read_old(path: Path, allowance: MemoryAllowance) -> Any:
+def _read_old(path: Path, allowance: MemoryAllowance) -> object:
     """Read a file of torch before 1.6: pickles of a magic number, a version, system facts and the data."""
     allowance.charge(path.stat().st_size)
     data = path.read_bytes()

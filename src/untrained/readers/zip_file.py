@@ -16,6 +16,7 @@ def check_zip_directory(path: Path) -> None:
     """Reject an archive of very many members: `ZipFile` keeps a large object for each."""
     count = 0
     with path.open("rb") as file:
+        # An entry may begin at the end of one block and continue in the next one.
         tail = b""
         while block := file.read(_BLOCK_BYTES):
             count += (tail + block).count(_DIRECTORY_ENTRY)
@@ -38,6 +39,7 @@ def read_member(archive: zipfile.ZipFile, name: str, allowance: MemoryAllowance)
         raise DamagedFileError(f"it has no member {name}")
     member = archive.NameToInfo[name]
     check_member(member)
+    # While a member is unpacked, its parts and their sum may be in memory together.
     allowance.charge(2 * member.file_size)
     with archive.open(member) as file:
         # Reading one more byte shows if the directory states too small a size.

@@ -41,7 +41,7 @@ class RunFolder:
 
     Attributes:
         folder: Path of the folder.
-        config: What the user asked for, with defaults and names resolved.
+        config: The configuration of the search, with defaults and names resolved.
         measure: The measure that ranks architectures.
         higher_is_better: The direction of the measure.
         about: A description of the measure for the report.
@@ -53,7 +53,7 @@ class RunFolder:
         question: Digest of what the run asks for, see `runs/question.py`.
         wall_seconds: Total time of all sessions.
         warm_up_seconds: The part of it that warmed up a supernet.
-        strategy_seconds: The part of it that the strategy spent on steps of its own.
+        strategy_seconds: The part of it that the strategy spent on its own steps.
         ended: Why the last session ended.
         limits: For each limit, the number of architectures that it rejected and the best one's value.
         workers: How each worker spent its time, over all sessions.
@@ -99,7 +99,7 @@ class RunFolder:
         This writes nothing.
 
         Args:
-            config: What the user asked for, with defaults and names resolved.
+            config: The configuration of the search, with defaults and names resolved.
             measure: The measure that ranks architectures.
             higher_is_better: The direction of the measure.
             about: A description of the measure for the report.

@@ -17,6 +17,9 @@ from untrained.proxies.consensus import Consensus
 from untrained.runs.ranking import orient_score
 from untrained.types import Arch, Failure, Record
 
+# The lowest mean rank correlation between the members of `consensus` on a published benchmark.
+LOW_AGREEMENT = 0.5
+
 
 @dataclass(frozen=True)
 class FittedAggregate:
@@ -115,6 +118,31 @@ class FittedAggregate:
         for record in records:
             digest.update(record.data.encode())
         return digest.hexdigest()[:16]
+
+
+def describe_consensus(facts: Mapping[str, Any]) -> str:
+    """Say in one or two sentences how far the members of a consensus agree.
+
+    Args:
+        facts: What `FittedAggregate.describe` returned.
+    """
+    count = len(facts["weights"])
+    sentences = []
+    agreement = facts["agreement"]
+    if agreement is not None:
+        comparison = ""
+        if agreement < LOW_AGREEMENT:
+            comparison = ", less than on any benchmark: check the ranking with --confirm"
+        sentences.append(
+            f"The {count} proxies of {facts['label']} agree by {agreement:.2f} "
+            f"(mean rank correlation){comparison}."
+        )
+    explained = facts["explained_by_size"]
+    if explained is not None:
+        sentences.append(f"Size explains {explained:.0%} of their ranking.")
+    for member, reason in facts["left_out"].items():
+        sentences.append(f"{member} is left out: it {reason}.")
+    return " ".join(sentences)
 
 
 def _fingerprint_records(records: Iterable[Record]) -> str:

@@ -62,7 +62,7 @@ WHERE name = ? AND arch_id = ? AND setting_id = ?
 ON CONFLICT DO NOTHING
 """
 
-Row = tuple[Any, ...]  # SQLite does not declare types of values
+SqlRow = tuple[Any, ...]  # SQLite does not declare types of values
 
 # `dataclasses.astuple` copies every string, which takes longer than the database.
 _get_key_columns = attrgetter(*KEY)
@@ -237,7 +237,7 @@ def _list_outcome(record: Record) -> tuple[object, ...]:
     )
 
 
-def _read_record(row: Row) -> Record:
+def _read_record(row: SqlRow) -> Record:
     """Return the record of a row with the columns `COLUMNS`."""
     try:
         _check_types(row)
@@ -251,7 +251,7 @@ _NUMBERS = ("value", *COSTS)
 _MAY_BE_NULL = ("value", "error", "detail", "trace", "peak_bytes")
 
 
-def _check_types(row: Row) -> None:
+def _check_types(row: SqlRow) -> None:
     for name, content in zip(COLUMNS, row, strict=True):
         if content is None and name in _MAY_BE_NULL:
             continue
@@ -265,7 +265,7 @@ def _check_types(row: Row) -> None:
             raise TypeError(f"{name} has the type {type(content).__name__}")
 
 
-def _parse_row(row: Row) -> Record:
+def _parse_row(row: SqlRow) -> Record:
     key = ScoreKey(*row[: len(KEY)])
     columns = dict(zip(COLUMNS, row, strict=True))
     request = ScoreRequest(

@@ -32,7 +32,7 @@ SURROGATE = Metric(
     higher_is_better=True,
     dataset="cifar10",
     split="val",
-    about="a surrogate's answer (XGB), which has noise of its own: mean where it was asked twice",
+    about="prediction of a noisy surrogate (XGB), mean over its queries",
     source="NAS-Bench-301",
 )
 TRAINED = Metric(

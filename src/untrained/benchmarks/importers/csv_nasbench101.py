@@ -41,7 +41,8 @@ def read_nasbench101(path: Path) -> TableBuilder | None:
     cells = read_csv(files[0], "matrix", "ops")
     archs = _read_archs(cells, "nasbench101")
     mean_accuracy = make_cifar10_accuracy(
-        "val", about="mean over the seeds known: three of 1Shot1 cells, at least one of the others"
+        "val",
+        about="mean over the available seeds: three for 1Shot1 cells, at least one for the others",
     )
     _add_seeds(builder, cells, archs, mean_accuracy)
     for file in files[1:]:

@@ -1,4 +1,4 @@
-"""TransNAS-Bench-101 as published: `transnas-bench_v10141024.pth`, of which we read the micro space.
+"""Read the micro space of TransNAS-Bench-101 from the published `transnas-bench_v10141024.pth`.
 
 For each architecture and task there are lists with one number per epoch. `..._val` and `..._test`
 are those of the last epoch, `..._val_best` is the best of all epochs.
@@ -13,7 +13,7 @@ from untrained.benchmarks.table_builder import TableBuilder, describe_source, ma
 from untrained.readers.torch_file import read_torch
 
 _PUBLISHER = "TransNAS-Bench-101"
-# What the publishers call the metric of each task.
+# The publishers' name of the metric of each task.
 _METRIC_NAMES = {
     "class_scene": "top1",
     "class_object": "top1",

@@ -44,7 +44,7 @@ class DecodedImage:
         mode: Color mode of the file.
         changes: How the picture was changed.
         digest: Digest of all pixels of the file; equal for pictures that look the same.
-        remark: What the user should know about the file; empty if there is nothing.
+        remark: A remark about the file for the user; usually empty.
     """
 
     pixels: Pixels

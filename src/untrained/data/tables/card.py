@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from untrained.data.tables.schema import DenseColumn, IdentifierColumn, Schema
 from untrained.formatting import format_count
@@ -24,7 +23,7 @@ class TableCard:
 
     name: str
     facts: Mapping[str, str]
-    rows: tuple[Mapping[str, Any], ...] = ()
+    rows: tuple[Mapping[str, object], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
 
     def lines(self) -> list[str]:
@@ -106,7 +105,7 @@ def _warn_of_few_rows(rows: int, clicks: int) -> str:
     return f"of {format_count(rows, 'test row')} {warning}"
 
 
-def _describe_dense(column: DenseColumn, is_time: bool) -> dict[str, Any]:
+def _describe_dense(column: DenseColumn, is_time: bool) -> dict[str, object]:
     treatment = f"mean {column.mean:.4g}, deviation {column.std:.4g}"
     if column.log:
         treatment = f"log, {treatment}"
@@ -115,22 +114,22 @@ def _describe_dense(column: DenseColumn, is_time: bool) -> dict[str, Any]:
     return _make_row(column.name, "dense", "", column.missing, treatment)
 
 
-def _describe_identifiers(column: IdentifierColumn, floor: int) -> dict[str, Any]:
+def _describe_identifiers(column: IdentifierColumn, floor: int) -> dict[str, object]:
     distinct: int | str = column.distinct
-    kept = column.size - 1
+    kept_count = column.size - 1  # without the number for rare identifiers
     if column.vocabulary is None:
         distinct = f"{column.distinct:,} or more"
         treatment = f"hashed into {column.size:,}"
-    elif kept == column.distinct:
+    elif kept_count == column.distinct:
         treatment = "all kept"
     else:
-        treatment = f"{kept:,} kept that occur {floor} times or more"
+        treatment = f"{kept_count:,} kept that occur {floor} times or more"
     return _make_row(column.name, "identifiers", distinct, column.missing, treatment)
 
 
 def _make_row(
     name: str, kind: str, distinct: int | str, missing: int, treatment: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "column": name,
         "kind": kind,

@@ -17,7 +17,7 @@ LARGEST_FLOAT_INTEGER = 2**24  # all smaller integers are exact in float32
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How to read a table. The roles of columns that are not named are inferred.
+    """Options for reading a table. The roles of columns that are not named are inferred.
 
     Attributes:
         label: Column to predict: 0 and 1, false and true, or no and yes.
@@ -109,7 +109,7 @@ def parse_table_options(query: str, defaults: TableOptions) -> TableOptions:
     return replace(defaults, **options)
 
 
-def _parse_value(name: str, text: str) -> Any:
+def _parse_value(name: str, text: str) -> object:
     """Convert the text of an option to the type of its default."""
     default = getattr(TableOptions, name)
     try:

@@ -185,6 +185,7 @@ def _read_csv_blocks(
             raise
         try:
             for block in reader:
+                # The lines of the block are the next ones, without the bad lines between them.
                 candidates = np.arange(line, line + len(block) + len(bad_lines))
                 lines = np.setdiff1d(candidates, bad_lines)[: len(block)]
                 if len(block):

@@ -197,6 +197,7 @@ def _is_dense(name: str, column: pa.Array) -> bool:
     """Return whether a column holds numbers that are not identifiers."""
     values, is_text = read_numbers(column)
     values = values[~np.isnan(values)]
+    # A few texts among numbers are tolerated; they count as missing.
     if len(values) == 0 or is_text.mean() > 1 - MOST_VALUES:
         return False
     if not _has_whole_numbers(column):

@@ -1,4 +1,4 @@
-"""What was learned about a table, and how its rows are encoded as numbers.
+"""The schema of a table: how its rows are encoded as numbers, and facts for its card.
 
 A row is encoded as float32. First come the dense columns, each with mean 0 and standard deviation 1
 over the training part; a missing value becomes the mean. Then come the identifiers; 0 stands for one
@@ -62,8 +62,8 @@ class IdentifierColumn:
         distinct: Number of different identifiers in training. If they are hashed, the number that
             had been seen when counting stopped.
         missing: Number of missing values.
-        vocabulary: Hashes of the identifiers that have a number of their own, in increasing order.
-            None if there are too many: then identifiers are hashed into `size` numbers.
+        vocabulary: Hashes of the identifiers that are encoded separately, in increasing order. None
+            if there are too many: then identifiers are hashed into `size` numbers.
     """
 
     name: str

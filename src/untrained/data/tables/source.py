@@ -175,6 +175,7 @@ def _encode_table(table: Table, options: TableOptions, folder: Path) -> None:
             try:
                 _write_parts(table, roles, options.above, schema, split, temporary_folder)
                 schema.save(temporary_folder)
+                # A damaged cache of this table is replaced.
                 if _read_cache(folder) is None:
                     _remove_folder(folder)
                 # If another process was faster, its folder has the same rows.

@@ -162,7 +162,7 @@ def _not_a_label_error(name: str, texts: list[str | None], is_bad: NDArray[np.bo
 
 
 def _read_labels(column: pa.Array, name: str, above: float | None) -> Labels:
-    """Return the labels 0 and 1, and -1 where there is none."""
+    """Return the labels 0 and 1, and -1 for a missing label."""
     encoded = cast_to_strings(column).dictionary_encode(null_encoding="encode")
     places = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
     texts = read_texts(encoded.dictionary)
@@ -192,11 +192,13 @@ def _propose_threshold(values: Floats) -> str:
 
 def split_at_random(start: int, stop: int) -> NDArray[np.int64]:
     """Return a random part for each row number. It depends on the number alone (splitmix64)."""
+    # The constants are those of splitmix64; products of unsigned integers wrap around.
     mixed = np.arange(start, stop, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = mixed + np.uint64(derive_seed("split"))
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)
+    # Map the 64 bits to [0, 1) and compare with the cumulative shares of the parts.
     uniform = mixed / 2.0**64
     return np.searchsorted(np.cumsum(PART_SHARES)[:-1], uniform, side="right")
 

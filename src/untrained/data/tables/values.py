@@ -7,7 +7,6 @@ number, whether it comes from a CSV file, a parquet file or a program.
 """
 
 import re
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -66,6 +65,7 @@ def replace_decimal_comma(column: pa.Array) -> pa.Array:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return column
     swapped_column = column
+    # Swap commas and points, with a character in between that no text contains.
     for old, new in ((",", "\0"), (".", ","), ("\0", ".")):
         swapped_column = pc.replace_substring(swapped_column, old, new)
     has_comma = pc.match_substring_regex(column, f"^({DECIMAL_COMMA})$")
@@ -116,7 +116,7 @@ def hash_identifiers(column: pa.Array) -> tuple[Hashes, NDArray[np.int64]]:
     return hashes, places
 
 
-def normalise_text(value: Any) -> str:
+def normalise_text(value: object) -> str:
     """Return the one text of a value, whatever its type and spelling.
 
     5, 5.0 and "5.0" become "5"; 2.5e10 becomes "25000000000"; True and "True" become "true"; a
