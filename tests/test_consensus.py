@@ -13,7 +13,7 @@ from untrained.proxies import load_proxy
 from untrained.proxies.base import list_parts
 from untrained.proxies.consensus import MEMBERS, MIN_REFERENCE, Consensus, PercentileScale
 from untrained.runs.aggregates import compute_aggregates
-from untrained.runs.reference import FittedAggregate
+from untrained.runs.reference import FittedAggregate, describe_consensus
 from untrained.types import Arch, Failure, Record, ScoreRequest, Task
 
 TASK = Task("noise", (3, 8, 8), 10)
@@ -273,3 +273,22 @@ def test_the_first_candidates_are_the_reference_of_many():
     values = [record.value for record in alone]
     assert highest.value > max(values)
     assert lowest.value < min(values)
+
+
+def test_the_description_says_how_far_members_agree():
+    facts = {
+        "label": "consensus",
+        "weights": {"flops": 0.6, "swap": 0.4},
+        "left_out": {"meco_opt": "failed on 40 of 64 reference networks"},
+        "agreement": 0.714,
+        "explained_by_size": 0.832,
+    }
+    assert describe_consensus(facts) == (
+        "The 2 proxies of consensus agree by 0.71 (mean rank correlation). "
+        "Size explains 83% of their ranking. "
+        "meco_opt is left out: it failed on 40 of 64 reference networks."
+    )
+    disagreeing = describe_consensus({**facts, "agreement": 0.2})
+    assert "check the ranking with --confirm" in disagreeing
+    alone = {**facts, "agreement": None, "explained_by_size": None, "left_out": {}}
+    assert describe_consensus(alone) == ""

@@ -19,6 +19,7 @@ from untrained.formatting import (
 )
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Standing
+from untrained.runs.reference import describe_consensus
 from untrained.types import Arch, Failure
 from untrained.workflows.search import SearchResult
 from untrained.workflows.search_stages import SUPERNET_STAGE
@@ -72,7 +73,7 @@ def _show_winner(console: SafeConsole, result: SearchResult) -> None:
 
 
 def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
-    """Print remarks on screening, failures, limits and notes of records."""
+    """Print remarks on screening, failures, the consensus, limits and notes of records."""
     run = result.run
     failed = result.ranking.failed
     scored = len(result.ranking.standings)
@@ -83,6 +84,8 @@ def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
         total = len(failed) + scored
         reasons = escape(_count_failures(failed))
         console.print(f"no score for {len(failed)} of {total}: {reasons}")
+    for facts in run.aggregates:
+        console.print_plain(describe_consensus(facts))
     for row in run.limits:
         console.print_plain(format_limit(row))
     notes = [record.note for record in result.records if record.note]
