@@ -55,7 +55,7 @@ CHECKED = {
     "mobilenetv2": (3, 128, 128),
     OWN: (3, 32, 32),
 }
-# With many workers
+# With many workers.
 NETWORKS_PER_PASS = {
     "nasbench201": 64,
     "darts(channels=16,cells=8)": 64,
@@ -158,7 +158,7 @@ def profile_spaces(options: argparse.Namespace) -> None:
 
 def compare_spaces(options: argparse.Namespace) -> None:
     for name in [name for name in NETWORKS_PER_PASS if name != "nasbench201"]:
-        # One process has the memory for itself
+        # A single process has all the memory.
         together = [64, 128] if options.gpu else [max(options.population)]
         profile_space(options, name, [1, *together], options.networks or 2 * max(together))
 

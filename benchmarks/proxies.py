@@ -42,7 +42,7 @@ from untrained.proxies import PROXIES, load_proxy
 from untrained.spaces import load_space
 from untrained.types import Batch
 
-# Dss is for transformers
+# dss is for transformers only.
 NAMES = [name for name, p in PROXIES.items() if not p.parts and name != "dss"]
 KERNEL = ("trace", "ntk_condition")
 

@@ -37,7 +37,7 @@ def run_script(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         if exit_.code:
             raise
     finally:
-        # Some choose their own, and later tests would go on with them
+        # Some scripts set their own number, which later tests must not inherit.
         torch.set_num_threads(threads)
 
 

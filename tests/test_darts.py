@@ -133,7 +133,7 @@ def test_the_order_of_the_two_edges_of_a_node_has_no_meaning():
     edges[2:4] = [("sep_conv_3x3", 2), ("dil_conv_5x5", 1)]
     swapped = [*edges[:2], edges[3], edges[2], *edges[4:]]
     assert darts.parse(format_genotype(edges)) == darts.parse(format_genotype(swapped))
-    # The lower source first
+    # The lower source comes first.
     assert str(darts.parse(format_genotype(edges))) == format_genotype(swapped)
     twice = [("sep_conv_5x5", 0), ("max_pool_3x3", 0)] * 4
     assert darts.parse(format_genotype(twice)) == darts.parse(format_genotype(twice[::-1]))

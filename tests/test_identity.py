@@ -318,7 +318,7 @@ def test_networks_measured_together_have_records_of_their_own(project: Path):
         score_space(project, "./mine.py:mynet", networks_per_batch=networks_per_batch)
     with Store(project / "scores.sqlite", read_only=True) as store:
         assert [record.request.networks_per_pass for record in store] == [1, 1, 2, 2]
-    # Which looks at one at a time
+    # A time limit scores one network at a time.
     score_space(project, "./mine.py:mynet", networks_per_batch=2, time_limit="1m")
     assert count_records(project / "scores.sqlite") == 4
 

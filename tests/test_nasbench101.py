@@ -104,7 +104,7 @@ def test_an_error_marks_the_position_in_a_malformed_string(text):
 )
 def test_invalid_cells_are_rejected(text, message):
     if message is None:
-        # One dead end is only pruned
+        # A single dead end is only pruned.
         assert spec_of(space.parse(text)).ops == (
             "input",
             A,

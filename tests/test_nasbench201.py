@@ -187,7 +187,7 @@ def count_other_operations(side: int, text: str) -> int:
 
     Per entry it counts 2 for batch norm, 1 for ReLU, k^2 for pooling, and (n + 1)^2 for global pooling of n x n.
     """
-    # entries of an edge in the three stages
+    # Entries of an edge in the three stages.
     a = 16 * side**2
     b = 32 * (side // 2) ** 2
     c = 64 * (side // 4) ** 2
@@ -225,7 +225,7 @@ def test_sizes_equal_those_of_all_measured_networks(task, side, classes):
                 run_and_count(model, torch.zeros(1, 3, side, side))[1],
             )
         assert ours[kind][0] == round(params * 1e6)
-        # Seven digits
+        # The table has seven digits.
         assert ours[kind][1] + count_other_operations(side, str(arch)) == pytest.approx(
             flops * 1e6, rel=1e-6
         )

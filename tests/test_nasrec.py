@@ -197,7 +197,7 @@ def test_wrong_tasks_and_options_are_rejected(task, options, message):
 
 def test_a_network_has_at_least_one_block():
     with pytest.raises(
-        UsageError, match=r"nasrec_small\(blocks=0\): blocks is a whole number from 1 to"
+        UsageError, match=r"nasrec_small\(blocks=0\): blocks must be a whole number from 1 to"
     ):
         SMALL.with_options(blocks=0)
 

@@ -139,7 +139,7 @@ def test_meco_sums_the_smallest_eigenvalues_of_channel_correlations():
         sum(lowest), rel=1e-9
     )
     repeated = score("meco(variant=published)", nn.Sequential(model[:3], *model[3:]), x)
-    # A container repeats its last child
+    # A container repeats the output of its last child.
     assert repeated == pytest.approx(sum(lowest) + lowest[2], rel=1e-9)
 
 
@@ -239,13 +239,13 @@ def test_zen_draws_gaussian_weights_and_inputs(gamma):
         nn.Conv2d(n, 1, 1), nn.BatchNorm2d(1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
     )
     x = torch.zeros(16, n, 4, 4)
-    found = score(f"zen(gamma={gamma},repeats=4)", model, x)
-    assert found == pytest.approx(log(gamma * P * sqrt(n) * sqrt(2 / pi)), abs=0.05)
+    zen_score = score(f"zen(gamma={gamma},repeats=4)", model, x)
+    assert zen_score == pytest.approx(log(gamma * P * sqrt(n) * sqrt(2 / pi)), abs=0.05)
     with torch.no_grad():
         model[0].weight.mul_(100)
     # Neither the weights nor the inputs matter.
-    assert score(f"zen(gamma={gamma},repeats=4)", model, x + 1) == found
-    assert score(f"zen(gamma={gamma},repeats=4)", model, x, seed=1) != found
+    assert score(f"zen(gamma={gamma},repeats=4)", model, x + 1) == zen_score
+    assert score(f"zen(gamma={gamma},repeats=4)", model, x, seed=1) != zen_score
 
 
 # --------------------------------------------------------------------------------------------------------------- blocks
@@ -264,12 +264,12 @@ def make_two_blocks(*factors: float) -> nn.Module:
 
 
 def compute_entropies(maps: Sequence[Tensor]) -> list[float]:
-    found = []
+    entropies = []
     for f in maps:
         covariance = np.cov(f.movedim(1, -1).reshape(-1, f.shape[1]).numpy().T, bias=True)
         p = np.linalg.eigvalsh(covariance) / np.trace(covariance)
-        found.append(float(-(p * np.log(p + 1e-8)).sum()))
-    return found
+        entropies.append(float(-(p * np.log(p + 1e-8)).sum()))
+    return entropies
 
 
 def test_az_expressivity_and_progressivity_are_entropies_of_channel_covariances():

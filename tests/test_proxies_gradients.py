@@ -217,8 +217,8 @@ def test_on_nasbench201_the_fisher_rao_norm_comes_from_three_shared_layers():
     }
     # Stem, three cells, two residual blocks, classifier
     assert len(products) == 1 + 3 * 3 + 2 * 3 + 1
-    seen = [name for name, product in products.items() if abs(product) > 1e-4]
-    assert seen == [
+    nonzero_names = [name for name, product in products.items() if abs(product) > 1e-4]
+    assert nonzero_names == [
         "cells.1.downsample.1.weight",
         "cells.3.downsample.1.weight",
         "classifier.weight",
@@ -232,8 +232,8 @@ def test_sigeo_uses_the_weights_of_the_model(linear):
     with torch.no_grad():
         model.weight.mul_(2)
     fisher_rao = np.mean([(part.W * part.gw).sum() ** 2 for part in parts])
-    found = score("sigeo(preset=recommendation,l1=0)", model, batch)
-    assert found == pytest.approx(log(fisher_rao) - parts[-1].loss, rel=1e-9)
+    sigeo_score = score("sigeo(preset=recommendation,l1=0)", model, batch)
+    assert sigeo_score == pytest.approx(log(fisher_rao) - parts[-1].loss, rel=1e-9)
 
 
 def test_sigeo_notebook_variant_sums_gradients_before_the_absolute_value(linear):

@@ -293,7 +293,7 @@ def test_invalid_combinations_are_skipped():
     }
     assert all(texts <= set(TRIANGLES) - {text} for text, texts in mutants.items())
     assert mutants["a=2,b=2,c=3"] == {"a=2,b=2,c=2", "a=2,b=3,c=3"}  # one side changed
-    # No valid change of one side: two are changed
+    # No change of one side is valid, so two are changed.
     assert mutants["a=1,b=1,c=1"] == {
         "a=1,b=2,c=2",
         "a=1,b=3,c=3",

@@ -347,19 +347,19 @@ SPACE: dict[str, tuple[Call, str]] = {
     ),
     "load_space(channels=0)": (
         lambda: ut.load_space("nasbench201(channels=0)"),
-        "nasbench201(channels=0): channels is a whole number from 1 to 65,536, such as channels=16",
+        "nasbench201(channels=0): channels must be a whole number from 1 to 65,536, such as channels=16",
     ),
     "load_space(channels=1.5)": (
         lambda: ut.load_space("nasbench201(channels=1.5)"),
-        "channels is a whole number",
+        "channels must be a whole number",
     ),
     "with_options(channels='8')": (
         lambda: load_tiny().with_options(channels="8"),
-        "channels is a whole number",
+        "channels must be a whole number",
     ),
     "with_options(channels=None)": (
         lambda: load_tiny().with_options(channels=None),
-        "channels is a whole number",
+        "channels must be a whole number",
     ),
     "with_options(width=1.5) of one's own": (
         lambda: tiny.with_options(width=1.5),
@@ -543,7 +543,7 @@ SEARCH: dict[str, tuple[Call, str]] = {
     "beside=5": (lambda: search_tiny(beside=5), "5 is not a list of names"),
     "validate='training(epochs=0)'": (
         lambda: search_tiny(strategy="best_of_pool", validate="training(epochs=0)"),
-        "accuracy(epochs=0): epochs is a whole number from 1 to 65,536, such as epochs=3",
+        "accuracy(epochs=0): epochs must be a whole number from 1 to 65,536, such as epochs=3",
     ),
     "validate=5": (
         lambda: search_tiny(strategy="best_of_pool", validate=5),

@@ -157,7 +157,7 @@ def test_products_are_not_used_for_large_patches_or_unsupported_settings():
     large = torch.empty(2**7, 1, 16, 128, 128, device="meta")
     assert not convolution_products.are_products_possible(large, weight, 1, 1)
     assert convolution_products.are_products_possible(large, weight, 2, 1)
-    # On a CPU groups are fast
+    # On a CPU grouped convolutions are fast.
     assert not convolution_products.are_products_faster(
         draw_tensor(4, 1, 16, 8, 8), draw_tensor(4, 8, 16, 3, 3), 1, 1, 1
     )

@@ -1,6 +1,6 @@
-"""What a Probe measures besides jets: feature maps, their conditions, outputs, loss, gradients and size.
+"""Measurements of a Probe besides jets: feature maps, their condition numbers, outputs, loss, gradients and size.
 
-Each expected value is worked out by hand, by plain autograd or by an SVD in float64.
+Each expected value is computed by hand, by plain autograd or by an SVD in float64.
 """
 
 from math import exp, log
@@ -22,17 +22,17 @@ from untrained.types import Batch
 D = torch.float64
 
 
-def batch_of(*shape: int, dtype: torch.dtype = torch.float32, classes: int = 3) -> Batch:
+def make_batch(*shape: int, dtype: torch.dtype = torch.float32, classes: int = 3) -> Batch:
     draw = torch.Generator().manual_seed(0)
     inputs = torch.randn(*shape, dtype=dtype, generator=draw)
     return Batch(inputs, torch.randint(classes, (shape[0],), generator=draw))
 
 
-def feature(matrix: Tensor) -> Feature:
+def make_feature(matrix: Tensor) -> Feature:
     return Feature(matrix[None], "")
 
 
-def counts(model: nn.Module, batch: Batch) -> list[tuple[str, int, int]]:
+def count_calls(model: nn.Module, batch: Batch) -> list[tuple[str, int, int]]:
     return [(f.name, f.calls, f.leaf_calls) for f in Probe(model, batch).features]
 
 
@@ -49,7 +49,7 @@ def test_each_tensor_is_kept_once_with_its_multiplicity():
     3: Linear)                         4th tensor, returned by 3 and the root"""
     inner = nn.Sequential(nn.Conv2d(2, 3, 1), nn.Sequential(nn.ReLU()))
     model = nn.Sequential(inner, nn.Dropout(0.5), nn.Flatten(), nn.Linear(12, 3))
-    assert counts(model, batch_of(1, 2, 2, 2)) == [
+    assert count_calls(model, make_batch(1, 2, 2, 2)) == [
         ("0.0", 1, 1),
         ("0.1.0", 4, 2),
         ("2", 1, 1),
@@ -60,29 +60,31 @@ def test_each_tensor_is_kept_once_with_its_multiplicity():
 def test_a_module_called_twice_gives_two_features():
     layer = nn.Linear(4, 4)
     model = nn.Sequential(layer, nn.Tanh(), layer)
-    batch = batch_of(1, 4)
-    found = Probe(model, batch).features
-    assert [(f.name, f.calls, f.leaf_calls) for f in found] == [
+    batch = make_batch(1, 4)
+    features = Probe(model, batch).features
+    assert [(f.name, f.calls, f.leaf_calls) for f in features] == [
         ("0", 1, 1),
         ("1", 1, 1),
         ("0", 2, 1),
     ]
     first = batch.inputs @ layer.weight.T + layer.bias
-    torch.testing.assert_close(found[0].tensor, first.detach())
+    torch.testing.assert_close(features[0].tensor, first.detach())
     torch.testing.assert_close(
-        found[2].tensor, (first.tanh() @ layer.weight.T + layer.bias).detach()
+        features[2].tensor, (first.tanh() @ layer.weight.T + layer.bias).detach()
     )
 
 
 def test_modules_that_return_their_input_count_as_calls():
-    """The identity returns the very tensor of the layer before; the root returns it too."""
-    assert counts(nn.Sequential(nn.Linear(4, 3), nn.Identity()), batch_of(1, 4)) == [("0", 3, 2)]
+    """The identity returns the same tensor object as the layer before, and so does the root."""
+    assert count_calls(nn.Sequential(nn.Linear(4, 3), nn.Identity()), make_batch(1, 4)) == [
+        ("0", 3, 2)
+    ]
 
 
 def test_in_place_functions_do_not_destroy_features():
     conv = nn.Conv2d(2, 3, 1)
     model = nn.Sequential(conv, nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(12, 3))
-    batch = batch_of(1, 2, 2, 2)
+    batch = make_batch(1, 2, 2, 2)
     before, after, *_ = probe_features = Probe(model, batch).features
     expected = conv(batch.inputs).detach()
     assert expected.min() < 0
@@ -122,13 +124,13 @@ class Mixed(nn.Module):
 
 
 def test_the_main_tensor_of_a_module_is_its_first_real_valued_one():
-    batch = batch_of(1, 4)
-    found = Probe(Mixed(), batch).features
-    assert [f.name for f in found] == ["pair", "record", ""]
-    for kept, expected in zip(
-        found, (batch.inputs + 1, batch.inputs + 3, batch.inputs * 2), strict=True
+    batch = make_batch(1, 4)
+    features = Probe(Mixed(), batch).features
+    assert [f.name for f in features] == ["pair", "record", ""]
+    for feature, expected in zip(
+        features, (batch.inputs + 1, batch.inputs + 3, batch.inputs * 2), strict=True
     ):
-        assert torch.equal(kept.tensor, expected)
+        assert torch.equal(feature.tensor, expected)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_the_matrix_is_the_first_sample(shape, matrix):
 # ----------------------------------------------------------------------------------------------------------- conditions
 
 
-def by_svd(matrix: Tensor) -> float:
+def compute_by_svd(matrix: Tensor) -> float:
     values = torch.linalg.svdvals(matrix.double())
     return float(values[-1] / values[0]) if values[0] > 0 else 0.0
 
@@ -164,21 +166,25 @@ def by_svd(matrix: Tensor) -> float:
     )
 )
 def test_inverse_conditions_are_those_of_the_svd(cases):
-    """Many shapes at once, equal ones among them, some of rank one; 1e-7 is what squaring in float64 leaves of zero."""
+    """Many shapes at once, equal ones among them, some of rank one; squaring in float64 turns zero into 1e-7."""
     matrices = []
     for rows, columns, deficient, seed in cases:
         draw = torch.Generator().manual_seed(seed)
         full = torch.randn(rows, columns, dtype=D, generator=draw)
         matrices.append(full[:, :1] @ full[:1] if deficient else full)
-    ratios = inverse_conditions([feature(matrix) for matrix in matrices])
+    ratios = inverse_conditions([make_feature(matrix) for matrix in matrices])
     assert ratios.dtype == D
-    assert ratios.tolist() == pytest.approx([by_svd(matrix) for matrix in matrices], abs=1e-7)
+    assert ratios.tolist() == pytest.approx(
+        [compute_by_svd(matrix) for matrix in matrices], abs=1e-7
+    )
 
 
 @pytest.mark.parametrize("shape", [(16, 1024), (64, 16), (40, 40)])
-def test_inverse_conditions_of_feature_maps_in_single_precision(shape):
+def test_inverse_conditions_are_accurate_for_single_precision(shape):
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(1))
-    assert float(inverse_conditions([feature(matrix)])) == pytest.approx(by_svd(matrix), rel=1e-8)
+    assert float(inverse_conditions([make_feature(matrix)])) == pytest.approx(
+        compute_by_svd(matrix), rel=1e-8
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,8 +200,8 @@ def test_inverse_conditions_of_feature_maps_in_single_precision(shape):
         ([[0.0], [0.0]], 0),
     ],
 )
-def test_inverse_conditions_computed_by_hand(matrix, ratio):
-    assert float(inverse_conditions([feature(torch.tensor(matrix))])) == pytest.approx(
+def test_inverse_conditions_equal_those_computed_by_hand(matrix, ratio):
+    assert float(inverse_conditions([make_feature(torch.tensor(matrix))])) == pytest.approx(
         ratio, abs=1e-7
     )
 
@@ -206,7 +212,7 @@ def test_a_feature_that_is_not_finite_has_no_condition(shape, bad):
     matrix = torch.ones(shape)
     matrix[0, 0] = bad
     try:
-        outcome = str(float(inverse_conditions([feature(matrix)])))
+        outcome = str(float(inverse_conditions([make_feature(matrix)])))
     except Unscorable as reason:
         outcome = reason.kind
     assert outcome == "nan"
@@ -214,8 +220,8 @@ def test_a_feature_that_is_not_finite_has_no_condition(shape, bad):
 
 def test_a_probe_reads_the_conditions_of_its_features():
     model = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(27, 3)).double()
-    probe = Probe(model, batch_of(2, 2, 3, 3, dtype=D))
-    expected = [by_svd(f.tensor[0].reshape(f.tensor.shape[1], -1)) for f in probe.features]
+    probe = Probe(model, make_batch(2, 2, 3, 3, dtype=D))
+    expected = [compute_by_svd(f.tensor[0].reshape(f.tensor.shape[1], -1)) for f in probe.features]
     assert len(expected) == 4
     assert probe.inverse_conditions(probe.features).tolist() == pytest.approx(expected, abs=1e-8)
 
@@ -223,14 +229,14 @@ def test_a_probe_reads_the_conditions_of_its_features():
 # --------------------------------------------------------------------------------------------- outputs, loss, gradients
 
 
-def smooth() -> nn.Module:
+def make_smooth_network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(2, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(16, 3)).double()
 
 
 def test_outputs_loss_and_gradients_are_those_of_plain_autograd():
-    model = smooth()
-    batch = batch_of(5, 2, 4, 4, dtype=D)
+    model = make_smooth_network()
+    batch = make_batch(5, 2, 4, 4, dtype=D)
     probe = Probe(model, batch)
     loss = F.cross_entropy(model(batch.inputs), batch.targets)
     loss.backward()
@@ -243,17 +249,17 @@ def test_outputs_loss_and_gradients_are_those_of_plain_autograd():
 
 
 def test_gradients_are_of_trainable_parameters_and_zero_where_the_loss_does_not_reach():
-    model = smooth()
+    model = make_smooth_network()
     model[0].weight.requires_grad_(False)
     model.unused = nn.Linear(2, 2).double()
     model.forward = lambda x: nn.Sequential.forward(model[:4], x)
-    gradients = Probe(model, batch_of(2, 2, 4, 4, dtype=D)).gradients
+    gradients = Probe(model, make_batch(2, 2, 4, 4, dtype=D)).gradients
     assert list(gradients) == ["0.bias", "3.weight", "3.bias", "unused.weight", "unused.bias"]
     assert torch.equal(gradients["unused.weight"], torch.zeros(2, 2, dtype=D))
     assert gradients["3.weight"].abs().sum() > 0
 
 
-def linear(weight: list[list[float]]) -> nn.Module:
+def make_linear(weight: list[list[float]]) -> nn.Module:
     model = nn.Linear(2, len(weight), bias=False).double()
     model.weight.data = torch.tensor(weight, dtype=D)
     return model
@@ -271,11 +277,11 @@ def linear(weight: list[list[float]]) -> nn.Module:
         ),
     ],
 )
-def test_losses_computed_by_hand(loss, targets, expected):
+def test_losses_equal_those_computed_by_hand(loss, targets, expected):
     inputs = torch.tensor([[1.0, 2.0], [0.0, -1.0]], dtype=D)
-    assert Probe(linear([[1, 0], [0, 1]]), Batch(inputs, targets), loss=loss).loss == pytest.approx(
-        expected, rel=1e-12
-    )
+    assert Probe(
+        make_linear([[1, 0], [0, 1]]), Batch(inputs, targets), loss=loss
+    ).loss == pytest.approx(expected, rel=1e-12)
 
 
 def test_batch_norm_uses_batch_statistics_and_keeps_its_buffers():
@@ -319,7 +325,7 @@ def test_dropout_is_off(dropout):
     torch.manual_seed(0)
     first = nn.Linear(4, 8)
     last = nn.Linear(8, 3)
-    batch = batch_of(2, 4)
+    batch = make_batch(2, 4)
     probe = Probe(nn.Sequential(first, dropout, last).train(), batch)
     assert torch.equal(probe.outputs, last(first(batch.inputs)).detach())
     assert probe.loss == pytest.approx(
@@ -327,7 +333,7 @@ def test_dropout_is_off(dropout):
     )
 
 
-class Answers(nn.Module):
+class WrappedOutput(nn.Module):
     def __init__(self, wrap: Any) -> None:
         super().__init__()
         self.layer = nn.Linear(4, 3)
@@ -349,8 +355,8 @@ class Answers(nn.Module):
     ids=["tensor", "tuple", "list", "dictionary", "record"],
 )
 def test_logits_are_read_from_the_output_of_a_model(wrap):
-    model = Answers(wrap)
-    batch = batch_of(2, 4)
+    model = WrappedOutput(wrap)
+    batch = make_batch(2, 4)
     probe = Probe(model, batch)
     logits = model.layer(batch.inputs)
     torch.testing.assert_close(probe.outputs, logits.detach())
@@ -366,7 +372,7 @@ def test_logits_are_read_from_the_output_of_a_model(wrap):
 )
 def test_a_model_without_logits_is_unsupported(answer):
     with pytest.raises(Unscorable, match=type(answer).__name__) as caught:
-        Probe(Answers(lambda x, logits: answer), batch_of(2, 4)).outputs  # noqa: B018
+        Probe(WrappedOutput(lambda x, logits: answer), make_batch(2, 4)).outputs  # noqa: B018
     assert caught.value.kind == "unsupported"
 
 
@@ -379,7 +385,7 @@ def test_measurements_are_taken_once():
             return x * 2
 
     model = Counts()
-    probe = Probe(model, batch_of(1, 4))
+    probe = Probe(model, make_batch(1, 4))
     for _ in range(3):
         (
             probe.features,
@@ -394,7 +400,7 @@ def test_measurements_are_taken_once():
 # ----------------------------------------------------------------------------------------------------------------- size
 
 
-def test_size_computed_by_hand():
+def test_size_equals_that_computed_by_hand():
     """Conv 3 -> 8, 3x3, stride 2 on 10x12 gives 5x6: 8 (3 3 3) 5 6 multiply-adds. Linear 8 -> 5: 40. Biases, norms,
     activations and poolings do not count; the batch does not either."""
     layers = [
@@ -405,20 +411,20 @@ def test_size_computed_by_hand():
         nn.Flatten(),
     ]
     model = nn.Sequential(*layers, nn.Linear(8, 5))
-    probe = Probe(model, batch_of(4, 3, 10, 12))
+    probe = Probe(model, make_batch(4, 3, 10, 12))
     assert probe.macs == 8 * 27 * 30 + 8 * 5
     assert probe.params == (8 * 27 + 8) + (8 + 8) + (8 * 5 + 5)
 
 
-def test_grouped_convolutions_and_shared_and_frozen_parameters():
+def test_grouped_convolutions_and_shared_and_frozen_parameters_are_counted():
     """Depthwise 4 -> 4, 3x3 on 6x6 padded: 4 (1 3 3) 36. A layer used twice multiplies twice and is counted once."""
     pointwise = nn.Conv2d(4, 4, 1, bias=False)
     model = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False), pointwise, pointwise)
-    probe = Probe(model, batch_of(1, 4, 6, 6))
+    probe = Probe(model, make_batch(1, 4, 6, 6))
     assert probe.macs == 4 * 9 * 36 + 2 * 16 * 36
     assert probe.params == 4 * 9 + 16
     model[0].requires_grad_(False)
-    assert Probe(model, batch_of(1, 4, 6, 6)).params == 16
+    assert Probe(model, make_batch(1, 4, 6, 6)).params == 16
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -428,6 +434,6 @@ def test_attention_has_the_same_count_on_every_kernel(training):
     d = 8
     h = 12
     model = nn.TransformerEncoderLayer(d, 2, h, batch_first=True).train(training)
-    probe = Probe(model, batch_of(3, T, d))
+    probe = Probe(model, make_batch(3, T, d))
     assert probe.macs == 4 * T * d * d + 2 * T * T * d + 2 * T * d * h
     assert probe.params == (4 * d * d + 4 * d) + (2 * d * h + h + d) + 4 * d

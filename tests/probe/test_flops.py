@@ -1,4 +1,4 @@
-"""Multiply-adds of what torch's own table of formulas leaves out; expected values are worked out by hand."""
+"""Multiply-adds of functions without a formula in torch; expected values are computed by hand."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def count_by_hand(
     return total + directions * state * CLASSES
 
 
-def test_an_lstm_is_counted_and_not_only_the_layer_behind_it():
+def test_an_lstm_is_counted():
     model = Recurrent("LSTM", batch_first=True)
     assert 16 * 4 * 128 * (64 + 128) + 128 * 5 == 1_573_504
     assert probe_of(model, STEPS, INPUTS).macs == 1_573_504
@@ -82,7 +82,7 @@ def test_recurrent_networks_are_counted_by_the_matrices_of_their_gates(kind, opt
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
-def test_an_lstm_with_projections():
+def test_an_lstm_with_projections_is_counted():
     model = Recurrent("LSTM", proj_size=32, num_layers=2, bidirectional=True)
     expected = count_by_hand("LSTM", layers=2, bidirectional=True, proj_size=32)
     assert probe_of(model, STEPS, INPUTS).macs == expected
@@ -90,8 +90,8 @@ def test_an_lstm_with_projections():
 
 
 @pytest.mark.parametrize("proj_size", [0, 32])
-def test_what_a_gpu_calls_for_an_lstm_has_the_same_count(proj_size):
-    """`_cudnn_rnn` answers on the meta device too."""
+def test_the_gpu_function_of_an_lstm_has_the_same_count(proj_size):
+    """`_cudnn_rnn` works on the meta device too."""
     layers = nn.LSTM(
         INPUTS, HIDDEN, num_layers=2, bidirectional=True, proj_size=proj_size, device="meta"
     )
@@ -155,12 +155,12 @@ PRODUCTS = {
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_products_that_torch_has_no_formula_for(name):
+def test_products_without_a_formula_in_torch_are_counted(name):
     function, shape, expected = PRODUCTS[name]
     assert probe_of(Applied(function, *shape), 6, 4).macs == expected
 
 
-def test_a_bilinear_layer_is_two_products():
+def test_a_bilinear_layer_counts_as_two_products():
     class Pair(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -194,14 +194,14 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_has_no_formula_is_unsupported_by_name(name):
+def test_a_function_without_a_formula_is_unsupported(name):
     with pytest.raises(Unscorable) as caught:
         _ = probe_of(UNKNOWN[name], 6, 4).macs
     assert (caught.value.kind, name in caught.value.detail) == ("unsupported", True)
 
 
 @pytest.mark.filterwarnings("ignore:torch")  # quantised tensors are deprecated, and still in use
-def test_a_quantised_layer_is_unsupported_and_not_free():
+def test_a_quantised_layer_is_unsupported():
     model = torch.ao.quantization.quantize_dynamic(
         nn.Sequential(nn.Flatten(), nn.Linear(24, 3)), {nn.Linear}
     )
@@ -217,7 +217,7 @@ def test_a_quantised_layer_is_unsupported_and_not_free():
 
 @pytest.mark.parametrize("proxy", ["snip", "synflow", "l2_norm", "trace", "depth"])
 @pytest.mark.parametrize("kind", GATES)
-def test_proxies_of_weight_matrices_do_not_leave_out_recurrent_layers_in_silence(kind, proxy):
+def test_proxies_of_weight_matrices_refuse_recurrent_layers(kind, proxy):
     inputs = torch.randn(4, STEPS, INPUTS)
     (record,) = score_networks(
         Recurrent(kind, batch_first=True), (proxy,), (inputs, torch.arange(4))
@@ -233,6 +233,6 @@ FREE = {
 
 
 @pytest.mark.parametrize("name", FREE)
-def test_looking_rows_up_multiplies_nothing(name):
+def test_look_ups_have_no_multiply_adds(name):
     inputs = torch.zeros(2, 4, dtype=torch.long)
     assert Probe(FREE[name], Batch(inputs, torch.zeros(2, dtype=torch.long))).macs == 0

@@ -37,10 +37,11 @@ def test_all_derivatives_of_a_batch_share_one_forward_pass():
     probe = Probe(model, DATA)
     for measure in FIRST.values():
         measure(probe)
+    # The batch, and two samples that show which axis is the batch axis
     assert sample_counts == [
         12,
         2,
-    ]  # the batch, and two samples that show which axis is the batch axis
+    ]
 
 
 @pytest.mark.parametrize("first", FIRST)
@@ -52,9 +53,8 @@ def test_backward_passes_do_not_affect_each_other(first):
         probe = Probe(model, DATA)
         FIRST[first](probe)
         assert to_comparable(FIRST[name](probe)) == alone[name], name
-        assert to_comparable(FIRST[first](probe)) == alone[first], (
-            name
-        )  # nothing is added to it afterwards
+        # Nothing is added to it afterwards
+        assert to_comparable(FIRST[first](probe)) == alone[first], name
 
 
 def run_attention(net: Any, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import nn
 from untrained.probe.guard import index_modules, random_state
 
 
-def draws() -> list[float]:
+def draw_numbers() -> list[float]:
     return [float(torch.rand(())), random.random(), float(np.random.rand())]  # noqa: NPY002
 
 
@@ -18,11 +18,11 @@ def test_every_generator_is_seeded_and_restored():
     outside = torch.rand(3)
     torch.manual_seed(1)
     with random_state(5):
-        first = draws()
+        first = draw_numbers()
     with random_state(5):
-        assert draws() == first
+        assert draw_numbers() == first
     with random_state(6):
-        assert not set(draws()) & set(first)
+        assert not set(draw_numbers()) & set(first)
     assert torch.equal(torch.rand(3), outside)
     torch.manual_seed(5)
     # Like torch's own seeding, so that weights equal those of a plain script
@@ -30,10 +30,12 @@ def test_every_generator_is_seeded_and_restored():
 
 
 def test_seeding_records_no_stack_trace(monkeypatch):
-    """`torch.manual_seed` does, once for every kind of device that is not there, and that takes most of its time."""
+    """`torch.manual_seed` records one per missing kind of device, which takes most of its time."""
     monkeypatch.setattr(torch, "manual_seed", lambda seed: 1 / 0)
     with random_state(5):
-        assert draws()[0] == float(torch.rand((), generator=torch.Generator().manual_seed(5)))
+        assert draw_numbers()[0] == float(
+            torch.rand((), generator=torch.Generator().manual_seed(5))
+        )
 
 
 def test_index_modules_equals_named_modules():

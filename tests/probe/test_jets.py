@@ -1,4 +1,4 @@
-"""Taylor mode against reverse-over-reverse autograd in float64, for every rule, on random shapes and curves.
+"""Taylor mode compared with reverse-over-reverse autograd in float64, for every rule, on random curves.
 
 A case is a function of one tensor. Its curve is x(t) = x0 + t x1 + t^2 x2 / 2; the reference derivatives are two nested
 reverse passes, one output coordinate at a time, which torch has right.
@@ -24,21 +24,21 @@ Function = Callable[[Tensor], Tensor]
 D = torch.float64
 
 
-def curve(shape: tuple[int, ...], seed: int) -> Tensor:
+def draw_curve(shape: tuple[int, ...], seed: int) -> Tensor:
     return torch.randn(3, *shape, dtype=D, generator=torch.Generator().manual_seed(seed))
 
 
-def jet(rows: Tensor) -> Jet:
+def make_jet(rows: Tensor) -> Jet:
     return Jet.of(rows[0].clone(), rows[1:].clone())
 
 
-def reference(f: Function, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def compute_by_reverse_mode(f: Function, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """f, df/dt, d2f/dt2 at t = 0 along the curve, by reverse over reverse."""
     t = torch.zeros((), dtype=rows.dtype, requires_grad=True)
     with sdpa_kernel(SDPBackend.MATH):  # the fused kernels differentiate once only
         out = f(rows[0] + t * rows[1] + t * t / 2 * rows[2])
-        first = [_d(y, t) for y in out.flatten()]
-        second = [_d(d, t) for d in first]
+        first = [differentiate(y, t) for y in out.flatten()]
+        second = [differentiate(d, t) for d in first]
     return (
         out.detach(),
         torch.stack(first).detach().reshape(out.shape),
@@ -46,7 +46,7 @@ def reference(f: Function, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _d(y: Tensor, t: Tensor) -> Tensor:
+def differentiate(y: Tensor, t: Tensor) -> Tensor:
     if not y.requires_grad:
         return torch.zeros_like(t)
     return torch.autograd.grad(y, t, create_graph=True, allow_unused=True, materialize_grads=True)[
@@ -54,15 +54,17 @@ def _d(y: Tensor, t: Tensor) -> Tensor:
     ]
 
 
-def check(f: Function, rows: Tensor, equal: Function | None = None) -> None:
-    """Compare f with itself, or with an `equal` function that torch can differentiate twice. Large outputs are
-    compared in four random projections, which no wrong coordinate survives."""
+def check_function(f: Function, rows: Tensor, equal: Function | None = None) -> None:
+    """Compare f with itself, or with an `equal` function that torch can differentiate twice.
+
+    Large outputs are compared in four random projections, which reveal any wrong coordinate.
+    """
     with torch.no_grad():
-        out = f(jet(rows))
+        out = f(make_jet(rows))
     assert isinstance(out, Jet)
     size = out.numel()
-    onto = torch.eye(size, dtype=D) if size <= 4 else curve((4, size), 9)[0]
-    theirs = reference(lambda x: onto @ (equal or f)(x).flatten(), rows.clone())
+    onto = torch.eye(size, dtype=D) if size <= 4 else draw_curve((4, size), 9)[0]
+    theirs = compute_by_reverse_mode(lambda x: onto @ (equal or f)(x).flatten(), rows.clone())
     for ours, expected in zip((out.value, *out.tail), theirs, strict=True):
         torch.testing.assert_close(onto @ ours.flatten(), expected, rtol=1e-9, atol=1e-9)
 
@@ -146,7 +148,7 @@ CASES: dict[str, tuple[Function, tuple[int, ...]]] = {
     "add": (lambda x: x + x.sin() + 1 + C[:, :1], image),
     "add broadcast": (lambda x: x + x[0, 0], image),
     "add in place": (lambda x: (x * 1).add_(x.cos(), alpha=2), image),
-    "iadd": (lambda x: _iadd(x), image),
+    "iadd": (lambda x: add_in_place(x), image),
     "sub": (lambda x: 1 - x - torch.sub(x.sin(), x, alpha=3), image),
     "mul": (lambda x: x * C * x.cos() * 2, image),
     "mul broadcast": (lambda x: x * x.mean((2, 3), keepdim=True), image),
@@ -191,11 +193,11 @@ CASES: dict[str, tuple[Function, tuple[int, ...]]] = {
 }
 
 
-# torch's is off by 3e-8, and once only
+# torch's own second derivative is wrong by 3e-8.
 EQUAL: dict[str, Function] = {"hardsigmoid": lambda x: F.relu6(x * 2 + 3) / 6}
 
 
-def _iadd(x: Tensor) -> Tensor:
+def add_in_place(x: Tensor) -> Tensor:
     y = x * 1
     z = y
     y += x.sin()
@@ -206,12 +208,12 @@ def _iadd(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=4, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**31))
-def test_rule(name, seed):
+def test_a_rule_gives_the_derivatives_of_reverse_mode(name, seed):
     function, shape = CASES[name]
-    check(function, curve(shape, seed), EQUAL.get(name))
+    check_function(function, draw_curve(shape, seed), EQUAL.get(name))
 
 
-def block(kind: str) -> tuple[nn.Module, tuple[int, ...]]:
+def make_network(kind: str) -> tuple[nn.Module, tuple[int, ...]]:
     if kind == "cnn":
         layers = [
             nn.Conv2d(3, 4, 3),
@@ -262,27 +264,27 @@ class _Decoder(nn.Module):
 @pytest.mark.parametrize("kind", ["cnn", "encoder", "decoder", "attention"])
 @settings(max_examples=5, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**31))
-def test_networks(kind, seed):
+def test_networks_have_the_derivatives_of_reverse_mode(kind, seed):
     torch.manual_seed(seed)
-    model, shape = block(kind)
+    model, shape = make_network(kind)
     model = model.double()
     with scoring_mode(model):
-        check(model, curve(shape, seed))
+        check_function(model, draw_curve(shape, seed))
 
 
 def test_the_value_equals_the_output_of_the_network_to_the_last_bit():
-    """A ReLU may hang on the last bit: with a value that is merely close, curvatures of deep nets move by percents."""
+    """The sign before a ReLU may depend on the last bit; values that are only close change curvatures by percents."""
     torch.manual_seed(0)
-    model, shape = block("cnn")
+    model, shape = make_network("cnn")
     rows = torch.randn(3, *shape)
     with torch.no_grad(), scoring_mode(model):
-        assert torch.equal(model(jet(rows)).value, model(rows[0]))
+        assert torch.equal(model(make_jet(rows)).value, model(rows[0]))
 
 
 @pytest.mark.parametrize(
     "options", [(3, 1, 1, False, False), (2, 2), ((2, 3), (1, 2), (1, 0)), (5, 3, 2, False, True)]
 )
-def test_our_average_pooling_is_torchs_to_the_last_bit(options):
+def test_our_average_pooling_equals_torchs_to_the_last_bit(options):
     x = torch.randn(2, 5, 17, 19)
     pooled = F.avg_pool2d(Jet.of(x, torch.stack([x, x])), *options)
     assert isinstance(pooled, Jet)
@@ -291,28 +293,34 @@ def test_our_average_pooling_is_torchs_to_the_last_bit(options):
 
 
 def test_nested_forward_mode_is_wrong_and_taylor_mode_is_right():
-    """Why this file exists: `jvp` of `jvp` through fused batch norm gives a wrong second derivative, without a word.
+    """The reason for Taylor mode: `jvp` of `jvp` through fused batch norm gives a wrong second derivative silently.
 
     Sum of cubes of a batch-normed tensor of three channels: reverse over reverse, central differences and Taylor mode
     agree; nested forward mode does not. If this test fails because torch has fixed it, nested `jvp` may be considered
     again.
     """
-    rows = curve((4, 3, 2, 2), 0)
+    rows = draw_curve((4, 3, 2, 2), 0)
 
     def f(x: Tensor) -> Tensor:
         return (F.batch_norm(x, None, None, None, None, True) ** 3).sum()
 
-    def along(t: Tensor) -> Tensor:
+    def evaluate_along_curve(t: Tensor) -> Tensor:
         return f(rows[0] + t * rows[1] + t * t / 2 * rows[2])
 
     zero = torch.zeros((), dtype=D)
     one = torch.ones((), dtype=D)
-    nested = torch.func.jvp(lambda t: torch.func.jvp(along, (t,), (one,))[1], (zero,), (one,))[1]
+    nested = torch.func.jvp(
+        lambda t: torch.func.jvp(evaluate_along_curve, (t,), (one,))[1], (zero,), (one,)
+    )[1]
     step = 1e-4
-    differences = (along(zero + step) - 2 * along(zero) + along(zero - step)) / step**2
-    exact = reference(f, rows)[2]
+    differences = (
+        evaluate_along_curve(zero + step)
+        - 2 * evaluate_along_curve(zero)
+        + evaluate_along_curve(zero - step)
+    ) / step**2
+    exact = compute_by_reverse_mode(f, rows)[2]
     assert float(differences) == pytest.approx(float(exact), rel=1e-5)
-    assert float(f(jet(rows)).tail[1]) == pytest.approx(float(exact), rel=1e-9)
+    assert float(f(make_jet(rows)).tail[1]) == pytest.approx(float(exact), rel=1e-9)
     assert abs(float(nested) - float(exact)) > 0.03 * abs(float(exact))
 
 
@@ -331,7 +339,7 @@ def test_nested_forward_mode_is_wrong_and_taylor_mode_is_right():
 )
 def test_a_function_without_a_rule_is_unsupported(function, name):
     with pytest.raises(Unscorable, match=name) as caught:
-        function(jet(curve((3, 4), 0)), 0)
+        function(make_jet(draw_curve((3, 4), 0)), 0)
     assert caught.value.kind == "unsupported"
 
 
@@ -345,6 +353,6 @@ def test_a_network_with_an_unknown_function_is_measured_by_reverse_mode():
     x = torch.randn(1, 3, 2, 2, dtype=D)
     probe = Probe(Bessel(), Batch(x, torch.zeros(1)))
     u1, u2 = probe.plane((3, 2, 2))
-    theirs = reference(lambda x: Bessel()(x), torch.stack([u1, u2, -u1]))
+    theirs = compute_by_reverse_mode(lambda x: Bessel()(x), torch.stack([u1, u2, -u1]))
     for ours, expected in zip(probe.circle_jet((3, 2, 2)), theirs, strict=True):
         torch.testing.assert_close(ours, expected.flatten(), rtol=1e-9, atol=1e-12)

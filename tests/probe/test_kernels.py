@@ -218,7 +218,7 @@ def test_agreement_counts_how_often_signs_of_loss_gradients_agree(reading):
     assert {
         name: float(n) for name, n in compute_kernel(model, data, reading, "loss").agreement.items()
     } == expected
-    # Neither none nor all agree
+    # The shares of agreeing signs differ between parameters.
     assert len({total / rows[name][0].numel() for name, total in expected.items()}) > 3
     assert compute_kernel(model, data, reading, "sum").agreement == {}
 

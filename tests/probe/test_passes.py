@@ -128,9 +128,8 @@ def test_channels_are_activation_times_gradient_also_after_in_place_activations(
     if case == "linear layers on tokens":
         not_in_place.function = lambda net, x: net.head(F.leaky_relu(net.a(x), 0.3)).sum(1)
     expected = compute_saliencies(not_in_place, data)
-    channels = Probe(model, data).channels[
-        ::-1
-    ]  # gradients arrive from the last layer to the first
+    # Gradients arrive from the last layer to the first
+    channels = Probe(model, data).channels[::-1]
     assert [c.fan_in for c in channels] == [fan_in for fan_in, _ in expected]
     for ours, (_, theirs) in zip(channels, expected, strict=True):
         torch.testing.assert_close(ours.saliency, theirs, rtol=1e-10, atol=1e-13)

@@ -1,7 +1,7 @@
-"""Every rule of per-sample gradients against a loop over samples, in float64: one layer at a time.
+"""Every rule of per-sample gradients compared with a loop over samples, in float64, one layer at a time.
 
-The network is `weighting * tanh(layer(gain * x))`: the gain makes a gradient flow through the layer, the weighting
-tells the entries of its output apart.
+The network is `weighting * tanh(layer(gain * x))`: with the gain a gradient flows through the layer, with the weighting
+the entries of its output differ.
 """
 
 from collections.abc import Callable
@@ -26,28 +26,30 @@ from untrained.probe import Probe, kernels, sample_gradients
 from untrained.types import Batch
 
 P = nn.Parameter
-# torch says so of itself, once a process
+# torch warns once per process.
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 
 
 @pytest.fixture
-def in_one_backward(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where the pass would fall back to one backward a sample."""
+def forbid_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if the pass would fall back to one backward pass per sample."""
     monkeypatch.setattr(
-        kernels, "_compute_sample_by_sample", lambda *_: pytest.fail("one backward a sample")
+        kernels, "_compute_sample_by_sample", lambda *_: pytest.fail("one backward pass per sample")
     )
 
 
-def weighted(out: Tensor) -> Tensor:
-    """Every entry of a sample's output counts differently, the same for every sample."""
+def weight_entries(out: Tensor) -> Tensor:
+    """Weight every entry of a sample's output differently, the same for every sample."""
     return out.tanh() * torch.linspace(-1, 2, out[0].numel(), dtype=out.dtype).reshape(
         1, *out.shape[1:]
     )
 
 
-def behind_a_gain(shape: tuple[int, ...], layer: nn.Module) -> nn.Module:
+def add_gain(shape: tuple[int, ...], layer: nn.Module) -> nn.Module:
     gain = P(torch.empty(1, *shape[1:]))
-    return randomise(Net(lambda net, x: weighted(net.layer(net.gain * x)), gain=gain, layer=layer))
+    return randomise(
+        Net(lambda net, x: weight_entries(net.layer(net.gain * x)), gain=gain, layer=layer)
+    )
 
 
 CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -105,28 +107,28 @@ OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.usefixtures("in_one_backward")
+@pytest.mark.usefixtures("forbid_fallback")
 @pytest.mark.parametrize("reading", ["cross", "fixed"])
 @pytest.mark.parametrize("case", CONVOLUTIONS | OTHERS)
 def test_a_layer_gives_the_gradients_of_a_loop_over_samples(case, reading):
     layer, shape = (CONVOLUTIONS | OTHERS)[case]
-    model = behind_a_gain(shape, layer())
+    model = add_gain(shape, layer())
     data = make_batch(*shape)
     check_kernels(model, data, reading)
 
 
 def test_an_instance_norm_on_running_statistics_is_computed_sample_by_sample():
-    """In evaluation mode, which is how scoring looks, it normalises with constants; no rule covers that."""
-    model = behind_a_gain((3, 4, 6, 5), nn.InstanceNorm2d(4, affine=True, track_running_stats=True))
+    """In evaluation mode, which scoring uses, it normalises with constants; there is no rule for that."""
+    model = add_gain((3, 4, 6, 5), nn.InstanceNorm2d(4, affine=True, track_running_stats=True))
     data = make_batch(3, 4, 6, 5)
     check_kernels(model, data)
 
 
 @st.composite
-def convolutions(
+def draw_convolution(
     draw: Any,
 ) -> tuple[Callable[..., Tensor], tuple[int, ...], tuple[int, ...], dict[str, Any]]:
-    """A functional convolution, the shapes of its input and weight, and its settings."""
+    """Draw a functional convolution, the shapes of its input and weight, and its settings."""
     d = draw(st.integers(1, 3))
     some = st.integers(1, 3) | st.tuples(*[st.integers(1, 3)] * d)
     transposed = draw(st.booleans())
@@ -150,10 +152,10 @@ def convolutions(
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
-@given(convolutions())
+@given(draw_convolution())
 def test_any_convolution_gives_the_gradients_of_a_loop_over_samples(case):
-    function, inputs, weight, how = case
-    model = randomise(Net(lambda net, x: weighted(function(net.gain * x, net.weight, **how)),
+    function, inputs, weight, options = case
+    model = randomise(Net(lambda net, x: weight_entries(function(net.gain * x, net.weight, **options)),
                      gain=P(torch.empty(1, *inputs[1:])), weight=P(torch.empty(weight))))  # fmt: skip
     data = make_batch(*inputs)
     check_kernels(model, data)
@@ -166,7 +168,7 @@ def test_positional_arguments_of_a_transposed_convolution_may_be_some_or_all():
     for count in range(len(places) + 1):
         by_place = list(places.values())[:count]
         by_name = dict(list(places.items())[count:])
-        model = randomise(Net(lambda net, x, a=by_place, k=by_name: weighted(F.conv_transpose1d(x, net.w, None, *a, **k)),
+        model = randomise(Net(lambda net, x, a=by_place, k=by_name: weight_entries(F.conv_transpose1d(x, net.w, None, *a, **k)),
                          w=P(torch.empty(4, 3, 3))))  # fmt: skip
         check_kernels(model, data)
 
@@ -176,43 +178,45 @@ def test_positional_arguments_of_a_transposed_convolution_may_be_some_or_all():
 WORDS = torch.tensor([[0, 3, 3, 6], [2, 2, 2, 2], [6, 5, 0, 1]])
 
 
-def embedding(**options: Any) -> nn.Module:
+def make_embedding(**options: Any) -> nn.Module:
     table = nn.Embedding(7, 5, **options)
-    return randomise(Net(lambda net, x: weighted(net.table(x.long()).cumsum(1)), table=table))
+    return randomise(Net(lambda net, x: weight_entries(net.table(x.long()).cumsum(1)), table=table))
 
 
-def words(index: Tensor = WORDS) -> Batch:
+def make_word_batch(index: Tensor = WORDS) -> Batch:
     return Batch(index, torch.zeros(len(index), dtype=torch.long))
 
 
-@pytest.mark.usefixtures("in_one_backward")
+@pytest.mark.usefixtures("forbid_fallback")
 @pytest.mark.parametrize("padding_idx", [None, 0, 2, -1])
 def test_an_embedding_gives_the_gradients_of_a_loop_over_samples(padding_idx):
-    model = embedding(padding_idx=padding_idx)
-    check_kernels(model, words())
-    rows = compute_alone(model, words())
+    model = make_embedding(padding_idx=padding_idx)
+    check_kernels(model, make_word_batch())
+    rows = compute_alone(model, make_word_batch())
     # The padding has no gradient
     assert (padding_idx is None) == bool(rows["table.weight"][:, padding_idx or 0].any())
 
 
 def test_a_negative_padding_index_counts_from_the_end():
-    def does(net: Any, x: Tensor) -> Tensor:
-        return weighted(F.embedding(x, net.w, padding_idx=-1))
+    def run(net: Any, x: Tensor) -> Tensor:
+        return weight_entries(F.embedding(x, net.w, padding_idx=-1))
 
-    model = randomise(Net(does, w=P(torch.empty(7, 5))))
-    check_kernels(model, words())
+    model = randomise(Net(run, w=P(torch.empty(7, 5))))
+    check_kernels(model, make_word_batch())
 
 
 def test_single_words_are_samples_too():
-    """Of sum over d of c_d tanh(sum over e up to d of W_we), for word w: by hand."""
-    model = embedding()
+    """The gradient of sum_d c_d tanh(sum_(e <= d) W_we) for word w is computed by hand."""
+    model = make_embedding()
     W = model.table.weight.detach()
     rows = torch.zeros(3, 7, 5, dtype=torch.float64)
     c = torch.linspace(-1, 2, 5, dtype=W.dtype)
     for i, word in enumerate(WORDS[:, 1]):
         rows[i, word] = (c * (1 - W[word].cumsum(0).tanh() ** 2)).flip(0).cumsum(0).flip(0)
     assert_same_kernel(
-        Probe(model, words(WORDS[:, 1])).kernel("sum", "all"), {"table.weight": rows}, model
+        Probe(model, make_word_batch(WORDS[:, 1])).kernel("sum", "all"),
+        {"table.weight": rows},
+        model,
     )
 
 
@@ -238,14 +242,14 @@ BY_HAND: dict[str, tuple[Callable[[Any, Tensor], Tensor], dict[str, tuple[int, .
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("in_one_backward")
+@pytest.mark.usefixtures("forbid_fallback")
 @pytest.mark.parametrize("reading", ["cross", "fixed"])
 @pytest.mark.parametrize("case", BY_HAND)
 def test_a_parameter_of_a_user_gives_the_gradients_of_a_loop_over_samples(case, reading):
-    does, shapes, shape = BY_HAND[case]
+    function, shapes, shape = BY_HAND[case]
     parameters = {name: P(torch.empty(size)) for name, size in shapes.items()}
-    layer = Net(lambda net, x: does(net, x).cumsum(1), **parameters)
-    model = behind_a_gain(shape, layer)
+    layer = Net(lambda net, x: function(net, x).cumsum(1), **parameters)
+    model = add_gain(shape, layer)
     data = make_batch(*shape)
     check_kernels(model, data, reading)
 
@@ -253,7 +257,7 @@ def test_a_parameter_of_a_user_gives_the_gradients_of_a_loop_over_samples(case, 
 # --------------------------------------------------------------------------------------------------------------- pieces
 
 
-@pytest.mark.usefixtures("in_one_backward")
+@pytest.mark.usefixtures("forbid_fallback")
 @pytest.mark.parametrize("entries", [1, 31, 64, 10**6])
 @pytest.mark.parametrize(
     "case", ["linear", "tied linear", "embedding", "embedding tied with the head"]
@@ -262,11 +266,11 @@ def test_large_matrices_are_computed_in_pieces_with_the_same_result(case, entrie
     """Of 3 samples and rows of 5 entries, 64 entries hold four rows, and 31 two."""
     monkeypatch.setattr(sample_gradients, "MAX_PIECE_ENTRIES", entries)
     linear = nn.Linear(5, 5)
-    data = words() if "embedding" in case else make_batch(3, 6, 5)
+    data = make_word_batch() if "embedding" in case else make_batch(3, 6, 5)
     models = {
         "linear": Net(lambda net, x: net.a(x).tanh().sum(1), a=linear),
         "tied linear": Net(lambda net, x: net.a(net.a(x).tanh()).sum(1), a=linear),
-        "embedding": embedding(),
+        "embedding": make_embedding(),
         "embedding tied with the head": Net(
             lambda net, x: F.linear(net.table(x).tanh(), net.table.weight).sum(1),
             table=nn.Embedding(7, 5),

@@ -70,7 +70,7 @@ def test_rank_deficient_matrices_have_the_ratio_zero():
     full = compute_by_decomposition(X @ X.mT)
     assert float(ratios[:3].max()) < 1e-6
     assert float(ratios[0]) == float(ratios[2]) == 0.0
-    # Unharmed by its neighbours
+    # The others do not affect it.
     assert float(ratios[3]) == pytest.approx(float(full[3]), rel=TOLERANCE)
 
 

@@ -61,7 +61,7 @@ def test_bars_are_proportional_to_the_square_root_of_the_channels(room: float) -
     assert [len(row) for row in lists] == [1, 1, 5, 3, 1]
     lengths = [row[0][2] for row in lists]
     for stage, length in zip(MOBILE.stages, lengths, strict=True):
-        # Printed to 0.1
+        # Coordinates are rounded to 0.1.
         assert length == pytest.approx(lengths[-1] * sqrt(stage.channels / 2048), abs=0.11)
     assert all(box[2] == row[0][2] for row in lists for box in row)
 
@@ -78,7 +78,7 @@ def test_the_line_in_a_bar_shows_the_bottleneck_even_if_it_is_wider() -> None:
             assert part[1] + part[3] < whole[1] + whole[3]
 
 
-def test_a_stage_is_told_in_words_and_numbers() -> None:
+def test_a_stage_shows_its_operations_and_numbers() -> None:
     root = draw_svg(MOBILE)
     assert list_texts(root)[:3] == ["block", "map", "channels (bottleneck)"]
     assert [text for text in list_texts(root) if text.startswith("1/")] == ["1/2", "1/4", "1/8"]

@@ -17,7 +17,7 @@ import pytest
 
 from tests.papers.test_reproduce import RESULT
 from tests.reports.examples import make_study
-from tests.reports.test_believed import make_evaluation, make_prediction
+from tests.reports.test_trace_drawings import make_evaluation, make_prediction
 from tests.reports.test_training_page import make_training
 from untrained.errors import UsageError
 from untrained.runs.winner import read_winner
@@ -105,7 +105,7 @@ def write_training(folder: Path) -> None:
     replace(make_training(), folder=str(folder)).save()
 
 
-def write_trust(folder: Path) -> None:
+def write_benchmark(folder: Path) -> None:
     make_study(
         archs=12, proxies=6, folder=str(folder), advice="do", following="untrained search"
     ).save()
@@ -118,7 +118,7 @@ def write_reproduction(folder: Path) -> None:
 WRITERS: dict[str, Callable[[Path], None]] = {
     "search": write_search,
     "training": write_training,
-    "trust": write_trust,
+    "benchmark": write_benchmark,
     "reproduction": write_reproduction,
 }
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.reports.examples import make_summary
-from tests.reports.test_page import extract_body
+from tests.reports.test_search_page import extract_body
 from untrained.cli.terminal.confirmation import show_confirmation
 from untrained.reports.confirmation_result import (
     Confirmation,

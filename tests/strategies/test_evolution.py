@@ -234,7 +234,7 @@ def test_local_search_finds_the_best():
 # --------------------------------------------------------------------------------------- NSGA-II
 
 
-def test_fronts_computed_by_hand():
+def test_fronts_equal_those_computed_by_hand():
     points = [(1.0, 5.0), (3.0, 3.0), (5.0, 1.0), (2.0, 2.0), (1.0, 1.0), (3.0, 3.0), (0.0, 5.0)]
     assert sort_into_fronts(points) == [[0, 1, 2, 5], [3, 6], [4]]
     assert find_pareto_front(points) == [0, 1, 2, 5]
@@ -262,7 +262,7 @@ def test_fronts_match_the_definition():
     assert sort_into_fronts(points) == expected
 
 
-def test_crowding_distances_computed_by_hand():
+def test_crowding_distances_equal_those_computed_by_hand():
     """Four points, extent 10 in both objectives; the neighbours of the second are 0 and 4."""
     points = [(0.0, 10.0), (1.0, 9.0), (4.0, 6.0), (10.0, 0.0)]
     assert measure_crowding(points) == [

@@ -77,7 +77,7 @@ def compute_likelihood(X, y, length: float, noise: float) -> float:
     )
 
 
-def test_acquisitions_computed_by_hand():
+def test_acquisitions_equal_those_computed_by_hand():
     mean = np.array([1.0, 2.0])
     std = np.array([0.5, 2.0])
     top = 1.5

@@ -95,7 +95,7 @@ def test_gradients_are_divided_by_the_largest_norm_so_far():
 # ----------------------------------------------------------------------------------- Algorithm 1
 
 
-def test_the_first_step_on_two_edges_computed_by_hand():
+def test_the_first_step_on_two_edges_equals_the_one_computed_by_hand():
     """The noise selects `two` and `half`: s = 1 and t = 1; dt/dalpha is computed above."""
     noise = (0.2, 0.9), (1.3, -0.4)
     strategy = NASI(two_edges, FixedNoise(*noise), source=SOURCE, steps=1, batch=3, nu0=1e6)

@@ -154,5 +154,5 @@ def test_the_plain_loop_augments_as_the_recipe_says():
     assert min(areas) >= 4  # at a corner a quarter is left
     shifted = one_by_one(part, load_recipe("cifar(crop=2,cutout=0)"))
     black = (torch.zeros(3) - 0.5) / 0.25
-    # The first row came from outside
+    # The first row is padding.
     assert any(torch.allclose(shifted[0][0][:, 0].T, black) for _ in range(20))

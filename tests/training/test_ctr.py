@@ -70,7 +70,7 @@ def test_a_reference_returns_one_logit_per_row_and_all_its_weights_have_gradient
 def test_a_logistic_regression_has_one_weight_per_identifier():
     model = Logistic(MIXED)
     with torch.no_grad():
-        # 7 of the first column, then 3 of the second
+        # The first column has 7 identifiers, the second 3.
         model.weights.table.weight[:, 0] = torch.arange(10.0)
         model.slopes[:, 0] = torch.tensor([1.0, 10.0, 100.0])
         model.bias[:] = 1000

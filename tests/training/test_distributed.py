@@ -39,7 +39,7 @@ def test_only_the_first_process_writes(tmp_path: Path, monkeypatch):
     fake_accelerate(monkeypatch, 1, 2)
     result = train_toy(tmp_path / "a", data, PLAIN, device="accelerate")
     assert not (tmp_path / "a").exists()
-    # It learned its share
+    # It was trained on its share of each batch.
     assert not states_equal(
         get_weights(result), get_weights(train_toy(tmp_path / "b", data, PLAIN))
     )

@@ -57,7 +57,11 @@ def test_the_training_of_a_former_winner_is_moved_aside_and_not_exported(run, da
         match=rf"the training in {run} is that of an earlier winner; first run untrained train {run}",
     ):
         resolve_export(run)
-    assert (read_outcome(run)["best"], read_outcome(run)["trained"], read_outcome(run)["weights"]) == (
+    assert (
+        read_outcome(run)["best"],
+        read_outcome(run)["trained"],
+        read_outcome(run)["weights"],
+    ) == (
         best,
         None,
         None,

@@ -128,7 +128,7 @@ def test_replayed_steps_reach_the_weights_of_launched_steps(tmp_path, data):
     assert (
         make_training(data, REPLAYED, make_still()).gradient_function.__class__ is ReplayedGradients
     )
-    # Its paths are dropped ever more often
+    # The drop-path rate of this network changes, so its steps cannot be replayed.
     assert (
         make_training(data, REPLAYED, make_busy()).gradient_function.__class__
         is not ReplayedGradients
@@ -235,7 +235,7 @@ def test_no_step_waits_for_the_device(data, forbid_waiting, graphs):
     for _ in range(3):
         training.train_step(next(batches))
     assert training.step == WARM_UP_STEPS + 5
-    # So a step that waits would have been heard of
+    # This proves that a step that waits would have raised an error.
     with pytest.raises(RuntimeError, match="synchronizing"):
         training.epoch_loss.item()
 
@@ -315,7 +315,7 @@ def test_a_training_on_clicks_has_the_loss_of_the_cpu(tmp_path):
 
 def test_a_finished_warm_up_is_read_from_its_checkpoint(tmp_path):
     whole = parse_warm_up("20%").prepare_weights(elastic, 0, "cuda", tmp_path / "a", None)
-    # From the checkpoint at its end
+    # The second call reads the checkpoint of the finished warm-up.
     again = parse_warm_up("20%").prepare_weights(elastic, 0, "cuda", tmp_path / "a", None)
     assert all(tensor.device.type == "cpu" for tensor in whole.weights.values())
     assert states_equal(whole.weights, again.weights)

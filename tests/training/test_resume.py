@@ -201,7 +201,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path, data):
     (folder / "checkpoint.pt").write_bytes(b"not a checkpoint")
     with pytest.raises(UsageError, match="damaged or was not written by untrained"):
         train_toy(folder, data)
-    # A function: unpickling it could run code
+    # Unpickling a function could run code.
     torch.save({"step": print}, folder / "checkpoint.pt")
     with pytest.raises(UsageError, match="damaged or was not written by untrained"):
         train_toy(folder, data)

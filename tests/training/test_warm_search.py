@@ -36,7 +36,7 @@ from untrained.workflows.bench import bench
 from untrained.workflows.score import score_networks
 
 WARM_UP = "20%(batch=64)"
-# Batches of 64 in half of what there is to learn from
+# Number of batches of 64 in half of the training samples.
 HALF = len(load_digits().parts["train"]) // 2 // 64
 
 

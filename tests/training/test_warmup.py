@@ -362,7 +362,7 @@ def test_ctrl_c_prints_one_line_and_leaves_the_last_checkpoint(tmp_path, monkeyp
         prepare_weights("50%(batch=64)", tmp_path, stop)
     assert read_checkpoint(tmp_path)["step"] == 2
     monkeypatch.setattr(warm_up, "CHECKPOINT_SECONDS", 1e9)
-    # From the existing checkpoint.
+    # The existing checkpoint can be resumed.
     with pytest.raises(UsageError, match="run the same command to resume"):
         prepare_weights("50%(batch=64)", tmp_path, stop)
 

@@ -41,7 +41,7 @@ def test_statistics_equal_those_of_scipy():
 def test_scores_are_inverted_if_lower_is_better():
     down = replace(UP, higher_is_better=False)
     assert get_value(compare_with_truth(down, TRUTH)) == -get_value(compare_with_truth(UP, TRUTH))
-    # It chooses the first, which is the worst
+    # It selects the first, which is the worst.
     assert get_value(compare_with_truth(down, TRUTH), "regret") == 40
 
 

@@ -255,7 +255,7 @@ def test_a_misleading_proxy_is_overruled_by_the_trainings(own_space, tmp_path):
     sizes = {record.arch: record.value for record in result.records if record.proxy == "params"}
     assert sizes[result.best] != sizes[result.ranking.standings[0].arch]
     for limits in (result.run.limits, RunFolder.read("run").limits):
-        # Not those of the best by proxy
+        # Not those of the best by score.
         assert [row["value"] for row in limits] == [sizes[result.best]]
     again = search(own_space, "./bad.py:backwards", **options)
     assert again.confirmed is not None

@@ -124,7 +124,7 @@ def test_a_training_over_the_time_limit_is_repeated(archs, tmp_path):
 def test_the_winner_and_the_references_are_compared_on_the_test_part(archs, tmp_path, read_parts):
     winner, *others = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
     assert [entry.name for entry in others] == list(REFERENCES)
-    # Each is judged once; then the rows of weights that are chosen are compared
+    # Each network is evaluated once, and then compared row by row.
     assert read_parts.count("test") == 2 * 5
     assert read_parts.index("val") < read_parts.index("test")
     ours = TrainingResult.read(tmp_path)

@@ -1,4 +1,4 @@
-"""Charts of a benchmark: every mark is at its value. The page is tested in test_trust_page.py."""
+"""Charts of a benchmark: every mark is at its value. The page is tested in test_benchmark_page.py."""
 
 import re
 from collections import Counter

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tests.reports.examples import make_study
-from tests.reports.test_page import extract_body
+from tests.reports.test_search_page import extract_body
 from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
 from untrained.reports.pages.benchmark_page import make_verdict, render_benchmark_page
 
