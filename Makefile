@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: setup        ## the main job: 100 NAS-Bench-201 networks judged by Dextr, and a report
+demo: setup        ## the main job: score 100 NAS-Bench-201 networks and write a report
 	$(BIN)/untrained search
 
 lint: setup        ## what pre-commit runs
@@ -25,20 +25,20 @@ lint: setup        ## what pre-commit runs
 	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports --no-cache
 
-test: lint         ## lint, types and tests: by two processes of one thread each, then those that must be alone
+test: lint         ## lint, types and tests: two processes of one thread each, then the tests that need a quiet machine
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder -m "not alone"
 	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 
-bench: setup       ## speed against stated baselines, as ratios from one run
+bench: setup       ## measure speed against stated baselines, as ratios from one run
 	$(BIN)/python benchmarks/dextr.py --repeats 4
 	$(BIN)/python benchmarks/proxies.py --repeats 3
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/population.py
 	$(BIN)/python benchmarks/strategies.py
 
-docs: setup        ## write the pages that are made from the code
+docs: setup        ## write the pages that are generated from the code
 	$(BIN)/python -m untrained.cli.catalogue proxies > docs/proxies.md
 	$(BIN)/python -m untrained.cli.catalogue spaces > docs/spaces.md
 
-clean:             ## remove everything that setup and demo made
+clean:             ## remove everything that setup and demo create
 	rm -rf $(VENV) runs build dist src/*.egg-info
