@@ -3,6 +3,7 @@
     x  scores, oriented so that higher is better
     y  the truth, higher is better
     n  number of architectures
+    z  controls: other properties of the architectures, whose influence a statistic removes
     w  how often each architecture counts, (n, R): one column per resample
 
 Every statistic is written once, for columns of weights. A column of ones is the sample itself. A
@@ -10,8 +11,8 @@ bootstrap resample is a column that says how often each architecture was drawn, 
 resamples cost a few matrix products.
 
 Equal values share the mean of their ranks; at the border of a top group they share the places that
-are left. A statistic that is undefined (fewer than three architectures, or all scores or all truths
-equal) is None, never NaN.
+are left, except for `regret_at_10`, which assumes the worst. A statistic that is undefined (fewer
+than three architectures, or all scores or all truths equal) is None, never NaN.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Values = Sequence[float] | Floats
-WeightedStatistic = Callable[["_Sample", Floats], Floats]
+WeightedStatistic = Callable[["_ScoredSample", Floats], Floats]
 
 # The share of architectures that counts as the best.
 TOP_SHARE = 0.1
@@ -36,6 +37,10 @@ _MIN_COUNT = 3
 _MIN_COUNT_FOR_PERFECT_ORDER = 12
 # Rounding errors leave about this much of a variance that is zero.
 _MIN_VARIANCE = 1e-20
+# Ranks that differ deviate from their mean by more than this, and by rounding errors otherwise.
+_MIN_RANK_LENGTH = 1e-6
+# If controls determine the ranks, rounding errors leave about this share of their variance.
+_MIN_FREE_SHARE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -47,24 +52,42 @@ class Statistic:
         about: What it means, in one sentence.
         weighted: Computes it for every column of weights.
         higher_is_better: Its direction.
+        needs_controls: Whether it is defined only with controls. Other statistics ignore controls.
     """
 
     name: str
     about: str
     weighted: WeightedStatistic
     higher_is_better: bool = True
+    needs_controls: bool = False
 
-    def __call__(self, scores: Values, truth: Values) -> float | None:
+    def __call__(
+        self, scores: Values, truth: Values, controls: Sequence[Values] = ()
+    ) -> float | None:
         """Return the statistic, or None if it is undefined.
+
+        Args:
+            scores: One score per architecture, oriented so that higher is better.
+            truth: The truth of the same architectures; higher is better.
+            controls: Properties of the same architectures that `size_controlled` holds fixed.
 
         Raises:
             ValueError: The lengths differ, or a value is not finite.
         """
-        sample = _Sample.make(scores, truth)
-        if not sample.is_defined:
+        sample = _ScoredSample.make(scores, truth, controls)
+        if not self.is_defined(sample):
             return None
         weights = np.ones((sample.n, 1))
-        return float(self.weighted(sample, weights)[0])
+        value = float(self.weighted(sample, weights)[0])
+        if np.isnan(value):
+            return None
+        return value
+
+    def is_defined(self, sample: "_ScoredSample") -> bool:
+        """Return whether the sample has what the statistic needs."""
+        if self.needs_controls and not sample.has_enough_controls:
+            return False
+        return sample.is_defined
 
 
 def compute_ranks(values: Values) -> Floats:
@@ -92,23 +115,25 @@ def bootstrap_interval(
     truth: Values,
     rng: np.random.Generator,
     resamples: int = 1000,
+    controls: Sequence[Values] = (),
 ) -> tuple[float, float] | None:
     """Return the 95 % percentile bootstrap interval over architectures.
 
     For the three correlations of normal samples it covers the true value in 90 to 98 of 100 cases
     from 12 architectures up. Accelerated (BCa) and transformed (Fisher z) intervals were not
-    better, so the simple one is used. For `regret` the interval only says how much the choice of
-    architectures matters: no resample contains a better architecture than the sample.
+    better, so the simple one is used. For `regret` and `regret_at_10` the interval only says how
+    much the choice of architectures matters: no resample contains a better architecture than the
+    sample.
 
     Returns:
         Lower and upper end. None if the statistic is undefined, and for fewer than 12 architectures
         in perfect or exactly reversed order: all their resamples have the same order, so the
         interval would have no width.
     """
-    values = bootstrap_statistic(statistic, scores, truth, rng, resamples)
+    values = bootstrap_statistic(statistic, scores, truth, rng, resamples, controls)
     if values is None:
         return None
-    if len(scores) < _MIN_COUNT_FOR_PERFECT_ORDER and _Sample.make(scores, truth).is_perfect:
+    if len(scores) < _MIN_COUNT_FOR_PERFECT_ORDER and _ScoredSample.make(scores, truth).is_perfect:
         return None
     return percentile_interval(values)
 
@@ -119,17 +144,18 @@ def bootstrap_statistic(
     truth: Values,
     rng: np.random.Generator,
     resamples: int = 1000,
+    controls: Sequence[Values] = (),
 ) -> Floats | None:
     """Return the statistic of resamples, drawn with replacement.
 
     Generators in the same state draw the same resamples.
 
     Returns:
-        One value per resample, NaN where all values of a resample are equal; None if the statistic
-        of the sample is undefined.
+        One value per resample, NaN where it is undefined, as where all values of a resample are
+        equal; None if the statistic of the sample is undefined.
     """
-    sample = _Sample.make(scores, truth)
-    if not sample.is_defined:
+    sample = _ScoredSample.make(scores, truth, controls)
+    if not statistic.is_defined(sample):
         return None
     largest_block = max(1, _BLOCK // sample.n)
     blocks = []
@@ -188,43 +214,57 @@ class _SortedValues:
         group[self.order] = np.repeat(np.arange(len(self.group_starts)), group_sizes)
         return group
 
-    def sum_weights(self, w: Floats) -> Floats:
-        """Return the weight of each group, (groups, R)."""
-        ordered = w[self.order]
-        if len(self.group_starts) == len(w):
+    def sum_groups(self, columns: Floats) -> Floats:
+        """Return the sum over each group of equal values, lowest group first, (groups, R)."""
+        ordered = columns[self.order]
+        if len(self.group_starts) == len(columns):
             return ordered
         return np.add.reduceat(ordered, self.group_starts)
 
     def compute_ranks(self, w: Floats) -> Floats:
         """Return the rank of each value; equal values share the mean of their ranks, (n, R)."""
-        weights = self.sum_weights(w)
+        weights = self.sum_groups(w)
         ranks: Floats = np.cumsum(weights, axis=0) - (weights - 1) / 2
         return ranks[self.group]
 
     def compute_top_chances(self, w: Floats, k: float) -> Floats:
         """Return the chance of each value to be among the k highest, (n, R)."""
-        weights = self.sum_weights(w)
+        weights = self.sum_groups(w)
         weight_above = weights.sum(0) - np.cumsum(weights, axis=0)
         chances: Floats = np.clip((k - weight_above) / np.maximum(weights, 1), 0, 1)
         return chances[self.group]
 
 
 @dataclass(frozen=True, eq=False)
-class _Sample:
-    """Scores x and truth y of the same architectures."""
+class _ScoredSample:
+    """Scores x, truth y and controls z of the same architectures."""
 
     x: _SortedValues
     y: _SortedValues
+    z: tuple[_SortedValues, ...] = ()
 
     @classmethod
-    def make(cls, scores: Values, truth: Values) -> "_Sample":
+    def make(
+        cls, scores: Values, truth: Values, controls: Sequence[Values] = ()
+    ) -> "_ScoredSample":
         x = np.asarray(scores, dtype=np.float64).ravel()
         y = np.asarray(truth, dtype=np.float64).ravel()
         if len(x) != len(y):
             raise ValueError(f"there are {len(x)} scores and {len(y)} truths; give one per score")
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise ValueError("scores and truth must be finite; leave failures out and count them")
-        return cls(_SortedValues(x), _SortedValues(y))
+        z = []
+        for control in controls:
+            values = np.asarray(control, dtype=np.float64).ravel()
+            if len(values) != len(x):
+                raise ValueError(
+                    f"there are {len(x)} scores and {len(values)} values of a control; "
+                    "give one per score"
+                )
+            if not np.isfinite(values).all():
+                raise ValueError("controls must be finite; leave failures out and count them")
+            z.append(_SortedValues(values))
+        return cls(_SortedValues(x), _SortedValues(y), tuple(z))
 
     @property
     def n(self) -> int:
@@ -238,6 +278,15 @@ class _Sample:
         return bool(np.ptp(self.x.values) > 0 and np.ptp(self.y.values) > 0)
 
     @property
+    def has_enough_controls(self) -> bool:
+        """Whether there are controls, and enough architectures to remove their influence.
+
+        Every control takes one degree of freedom. Without this margin the residuals of scores and
+        truth would always agree or disagree perfectly.
+        """
+        return len(self.z) > 0 and self.n >= _MIN_COUNT + len(self.z)
+
+    @property
     def is_perfect(self) -> bool:
         """Whether scores and truth have the same order, or exactly the reversed one."""
         x = self.x.group
@@ -248,11 +297,11 @@ class _Sample:
 # ------------------------------------------------------------------------------- correlation
 
 
-def _compute_spearman(sample: _Sample, w: Floats) -> Floats:
+def _compute_spearman(sample: _ScoredSample, w: Floats) -> Floats:
     return _correlate(sample.x.compute_ranks(w), sample.y.compute_ranks(w), w)
 
 
-def _compute_pearson(sample: _Sample, w: Floats) -> Floats:
+def _compute_pearson(sample: _ScoredSample, w: Floats) -> Floats:
     # Scaled and centred first, so that squares of very large or very small values stay accurate.
     x = sample.x.values / np.ptp(sample.x.values)
     y = sample.y.values / np.ptp(sample.y.values)
@@ -268,7 +317,7 @@ def _correlate(x: Floats, y: Floats, w: Floats) -> Floats:
     return _divide(_dot_columns(wx, dy), np.sqrt(_dot_columns(wx, dx) * _dot_columns(wy, dy)))
 
 
-def _compute_kendall(sample: _Sample, w: Floats) -> Floats:
+def _compute_kendall(sample: _ScoredSample, w: Floats) -> Floats:
     """Return Kendall's tau-b.
 
     tau-b = (concordant - discordant) / sqrt(pairs untied in x * pairs untied in y)
@@ -284,9 +333,48 @@ def _compute_kendall(sample: _Sample, w: Floats) -> Floats:
         signs = np.sign(x[rows, None] - x) * np.sign(y[rows, None] - y)
         agreement += _dot_columns(w[rows], signs.astype(np.float32) @ w_single)
     pairs = _sum_rows(w) ** 2
-    untied_x = pairs - _sum_rows(sample.x.sum_weights(w) ** 2)
-    untied_y = pairs - _sum_rows(sample.y.sum_weights(w) ** 2)
+    untied_x = pairs - _sum_rows(sample.x.sum_groups(w) ** 2)
+    untied_y = pairs - _sum_rows(sample.y.sum_groups(w) ** 2)
     return _divide(agreement, np.sqrt(untied_x * untied_y))
+
+
+def _compute_controlled_spearman(sample: _ScoredSample, w: Floats) -> Floats:
+    """Return the partial rank correlation of scores and truth with the controls held fixed.
+
+    With P the inverse of the matrix of rank correlations of x, y and the controls z, it is
+
+        -P_xy / sqrt(P_xx P_yy)
+
+    The inverse does not exist if two controls have the same order, as parameters and FLOPs of
+    linear layers have. So the same number is computed from what z does not explain,
+
+        S = C_ab - C_az pinv(C_zz) C_zb,  a and b in {x, y}
+        S_xy / sqrt(S_xx S_yy)
+
+    with the pseudo-inverse, which counts such controls once. It is undefined if the controls
+    determine the order of the scores or of the truth.
+    """
+    columns = []
+    for values in (sample.x, sample.y, *sample.z):
+        ranks = values.compute_ranks(w)
+        deviations = ranks - _sum_rows(w * ranks) / _sum_rows(w)
+        length = np.sqrt(_dot_columns(w * deviations, deviations))
+        # A control whose values are all equal explains nothing: its column stays 0.
+        columns.append(deviations / np.where(length > _MIN_RANK_LENGTH, length, np.inf))
+    size = len(columns)
+    correlations = np.empty((w.shape[1], size, size))
+    for i in range(size):
+        for j in range(i, size):
+            product = _dot_columns(w * columns[i], columns[j])
+            correlations[:, i, j] = product
+            correlations[:, j, i] = product
+    between = correlations[:, :2, 2:]
+    inverse = np.linalg.pinv(correlations[:, 2:, 2:], rcond=_MIN_FREE_SHARE, hermitian=True)
+    free = correlations[:, :2, :2] - between @ inverse @ between.transpose(0, 2, 1)
+    is_free = (free[:, 0, 0] > _MIN_FREE_SHARE) & (free[:, 1, 1] > _MIN_FREE_SHARE)
+    variance = np.where(is_free, free[:, 0, 0] * free[:, 1, 1], 0)
+    # Rounding can exceed the bounds of a correlation slightly.
+    return np.clip(_divide(free[:, 0, 1], np.sqrt(variance)), -1, 1)
 
 
 def _sum_rows(columns: Floats) -> Floats:
@@ -308,24 +396,72 @@ def _divide(numerator: Floats, denominator: Floats) -> Floats:
 # ---------------------------------------------------------------------------------- the best
 
 
-def _compute_overlap(sample: _Sample, w: Floats, top: float) -> Floats:
+def _compute_overlap(sample: _ScoredSample, w: Floats, top: float) -> Floats:
     k = count_top(sample.n, top)
     top_by_score = sample.x.compute_top_chances(w, k)
     top_by_truth = sample.y.compute_top_chances(w, k)
     return _sum_rows(w * top_by_score * top_by_truth) / k
 
 
-def _compute_precision(sample: _Sample, w: Floats, k: int, top: float) -> Floats:
+def _compute_precision(sample: _ScoredSample, w: Floats, k: int, top: float) -> Floats:
     selected = min(k, sample.n)
     top_by_score = sample.x.compute_top_chances(w, selected)
     top_by_truth = sample.y.compute_top_chances(w, count_top(sample.n, top))
     return _sum_rows(w * top_by_score * top_by_truth) / selected
 
 
-def _compute_regret(sample: _Sample, w: Floats) -> Floats:
+def _compute_regret(sample: _ScoredSample, w: Floats) -> Floats:
     best_by_truth = sample.y.compute_top_chances(w, 1)
     best_by_score = sample.x.compute_top_chances(w, 1)
     return _sum_rows(w * (best_by_truth - best_by_score) * sample.y.values[:, None])
+
+
+def _compute_best_regret(sample: _ScoredSample, w: Floats, k: int) -> Floats:
+    # Highest scores first. Of equal scores the worst architectures come first, so they take the
+    # places that are left at the border of the k highest scores.
+    order = np.lexsort((sample.y.values, -sample.x.values))
+    ordered_weights = w[order]
+    truth = sample.y.values[order][:, None]
+    is_present = ordered_weights > 0
+    weight_before = np.cumsum(ordered_weights, axis=0) - ordered_weights
+    is_selected = is_present & (weight_before < k)
+    best = np.where(is_present, truth, -np.inf).max(0)
+    best_selected = np.where(is_selected, truth, -np.inf).max(0)
+    regrets: Floats = best - best_selected
+    return regrets
+
+
+def _compute_ndcg(sample: _ScoredSample, w: Floats) -> Floats:
+    """Return the normalised discounted cumulative gain over all places.
+
+    DCG = sum over places p of gain / log2(p + 1), with gains from 0 (worst) to 1 (best)
+    nDCG = DCG of the order by score / DCG of the order by truth
+    """
+    truth = sample.y.values[:, None]
+    is_present = w > 0
+    worst = np.where(is_present, truth, np.inf).min(0)
+    best = np.where(is_present, truth, -np.inf).max(0)
+    span = best - worst
+    # Without different truths there are no gains, and the quotient below is undefined.
+    gains = (truth - worst) / np.where(span > 0, span, np.inf)
+    by_score = _sum_discounted_gains(sample.x, gains, w)
+    by_truth = _sum_discounted_gains(sample.y, gains, w)
+    return _divide(by_score, by_truth)
+
+
+def _sum_discounted_gains(values: _SortedValues, gains: Floats, w: Floats) -> Floats:
+    """Return DCG of the order by `values`; equal values share the mean gain of their places."""
+    weights = values.sum_groups(w)
+    weight_above = weights.sum(0) - np.cumsum(weights, axis=0)
+    # A group takes the places after those above it. Weights are counts, so places are whole.
+    places_above = weight_above.astype(np.intp)
+    last_place = (weight_above + weights).astype(np.intp)
+    places = np.arange(1, int(w.sum(0).max()) + 1)
+    # Sum of the discounts of the first 0, 1, 2, ... places.
+    discounts = np.append(0.0, np.cumsum(1 / np.log2(places + 1)))
+    group_discounts = discounts[last_place] - discounts[places_above]
+    mean_gains = values.sum_groups(w * gains) / np.maximum(weights, 1)
+    return _sum_rows(mean_gains * group_discounts)
 
 
 spearman = Statistic("spearman", "Correlation of ranks.", _compute_spearman)
@@ -338,11 +474,34 @@ top_overlap = Statistic(
     "Share of the best 10 % by score that are among the best 10 %.",
     partial(_compute_overlap, top=TOP_SHARE),
 )
+top_5_overlap = Statistic(
+    "top_5_overlap",
+    "Share of the best 5 % by score that are among the best 5 %.",
+    partial(_compute_overlap, top=0.05),
+)
+ndcg = Statistic(
+    "ndcg",
+    "Normalised discounted cumulative gain; gains are the truth, scaled from 0 to 1.",
+    _compute_ndcg,
+)
 regret = Statistic(
     "regret",
     "How much worse than the best the architecture with the best score is.",
     _compute_regret,
     higher_is_better=False,
+)
+regret_at_10 = Statistic(
+    "regret_at_10",
+    "How much worse than the best the best of the ten highest scores is; "
+    "of equal scores at the border the worst architectures count.",
+    partial(_compute_best_regret, k=10),
+    higher_is_better=False,
+)
+size_controlled = Statistic(
+    "size_controlled",
+    "Correlation of ranks with those of parameters and FLOPs held fixed.",
+    _compute_controlled_spearman,
+    needs_controls=True,
 )
 
 
@@ -352,4 +511,15 @@ def precision_at(k: int, top: float = TOP_SHARE) -> Statistic:
     return Statistic(f"precision_at_{k}", about, partial(_compute_precision, k=k, top=top))
 
 
-STATISTICS = (spearman, kendall, pearson, top_overlap, regret, precision_at(10))
+# Statistics of scores and truth alone. `size_controlled` also needs the sizes of architectures.
+STATISTICS = (
+    spearman,
+    kendall,
+    pearson,
+    top_overlap,
+    regret,
+    precision_at(10),
+    ndcg,
+    top_5_overlap,
+    regret_at_10,
+)

@@ -1,12 +1,12 @@
-"""Several proxies combined, with weights that are learnt from the space itself and from no accuracy.
+"""Combine several proxies, with weights that are learnt from the space and not from accuracies.
 
 A reference sample of random architectures of the space is scored by every member. It serves two
 purposes. A score becomes a percentile, its place among the reference scores, so the consensus of an
 architecture does not depend on the other candidates. And the rank correlations between the members
 give the weights: a member that agrees with the anchor counts more, one that contradicts it does not
-count, and near-duplicates share their weight. The anchor is the number of multiply-adds, which ranks
-no space badly; no single proxy can say that of itself (docs/results/consensus.md). The idea that
-agreement tells the quality of a judge comes from the spectral meta-learner (Parisi et al., PNAS 2014,
+count, and near-duplicates share their weight. The anchor is the number of multiply-adds. It ranks no
+space badly, which holds for no single proxy (docs/results/consensus.md). The idea to estimate quality
+from agreement comes from the spectral meta-learner (Parisi et al., PNAS 2014,
 arXiv:1303.3257).
 """
 
@@ -22,7 +22,7 @@ from untrained.proxies import dextr, meco, naswot, size, synflow  # noqa: F401 -
 from untrained.proxies.base import aggregate, register_proxy
 
 # ZiCo would add 0.01 to the mean rank correlation and takes ten times the time of all others
-# together. NASWOT looks at as many samples as SWAP, because then both read one forward pass.
+# together. NASWOT reads as many samples as SWAP, so that both share one forward pass.
 MEMBERS = (
     "flops",
     "params",
@@ -36,7 +36,7 @@ ANCHOR = "flops"
 SIZE_MEMBERS = ("flops", "params")
 # Weights of 50 and of 200 reference networks differ by less than 0.01 of rank correlation.
 REFERENCE_SIZE = 64
-# The smallest reference sample whose correlations mean anything.
+# The smallest reference sample whose correlations are used.
 MIN_REFERENCE = 8
 # A member that failed on more than this share of the reference sample is left out.
 MAX_FAILURE_SHARE = 0.5
@@ -134,8 +134,8 @@ class Consensus:
             anchor: The member that the others are compared with.
             size_members: Members that measure nothing but the size of a network.
 
-        Fewer than `MIN_REFERENCE` architectures say nothing about agreement; then all members have
-        the same weight. The same holds if the anchor failed on most of them.
+        With fewer than `MIN_REFERENCE` architectures, or if the anchor failed on most of them, all
+        members have the same weight.
         """
         columns = {name: np.asarray(column, np.float64) for name, column in reference.items()}
         count = len(columns[anchor])

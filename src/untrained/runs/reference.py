@@ -23,7 +23,7 @@ LOW_AGREEMENT = 0.5
 
 @dataclass(frozen=True)
 class FittedAggregate:
-    """An aggregate together with what it learnt from a reference sample.
+    """An aggregate that was fitted to a reference sample.
 
     Attributes:
         aggregate: The aggregate.
@@ -61,7 +61,7 @@ class FittedAggregate:
         return cls(aggregate, parts, consensus, _fingerprint_records(own_records))
 
     def describe(self) -> dict[str, Any]:
-        """Return what was learnt as plain values, for `run.json` and the report."""
+        """Return the weights and facts about them as plain values, for `run.json` and the report."""
         consensus = self.consensus
         return {
             "label": self.aggregate.label,
@@ -113,7 +113,7 @@ class FittedAggregate:
         return Record.of(request, value)
 
     def _fingerprint_data(self, records: Sequence[Record]) -> str:
-        """Identify what a candidate is measured on: the samples of all parts, and the reference."""
+        """Return a digest of the data of a candidate: the samples of all parts, and the reference."""
         digest = sha256(self.fingerprint.encode())
         for record in records:
             digest.update(record.data.encode())
@@ -121,10 +121,10 @@ class FittedAggregate:
 
 
 def describe_consensus(facts: Mapping[str, Any]) -> str:
-    """Say in one or two sentences how far the members of a consensus agree.
+    """Describe in a few sentences how far the members of a consensus agree.
 
     Args:
-        facts: What `FittedAggregate.describe` returned.
+        facts: The result of `FittedAggregate.describe`.
     """
     count = len(facts["weights"])
     sentences = []

@@ -1,4 +1,4 @@
-"""Convolutional networks for pictures of any size: stages of the blocks that people use today.
+"""Convolutional networks for pictures of any size, made of stages of common blocks.
 
 A network is a stem, two to four stages, pooling and a linear classifier. Each stage chooses its kind
 of block (residual as in ResNet, inverted residual as in MobileNetV2 and EfficientNet, ConvNeXt), its
@@ -217,7 +217,11 @@ def _compute_size() -> int:
         blocks += len(KERNELS[kind]) * len(EXPANSIONS.get(kind, (1,)))
     first_stage = blocks * len(DEPTHS) * 2
     later_stage = first_stage * len(STRIDES) * len(GROWTHS)
-    return len(WIDTHS) * sum(first_stage * later_stage ** (stages - 1) for stages in STAGES)
+    networks = 0
+    for stages in STAGES:
+        # The exponent is at least 1, so the power is an integer.
+        networks += first_stage * int(later_stage ** (stages - 1))
+    return len(WIDTHS) * networks
 
 
 @register_space
@@ -288,11 +292,11 @@ def build_block(plan: BlockPlan) -> nn.Module:
     if plan.kind == "inverted":
         return InvertedResidual(plan.inverted)
     if plan.kind == "residual":
-        return ResidualBlock(plan)
+        return PlannedResidualBlock(plan)
     return ConvNeXtBlock(plan)
 
 
-class ResidualBlock(nn.Module):
+class PlannedResidualBlock(nn.Module):
     """Two convolutions with batch norms; the input, projected if necessary, is added before ReLU."""
 
     def __init__(self, plan: BlockPlan) -> None:
@@ -327,8 +331,8 @@ class ConvNeXtBlock(nn.Module):
     Liu et al., CVPR 2022 (arXiv:2201.03545). A block that changes the shape begins with a norm and a
     convolution whose kernel is its stride, as between the stages there. The norm is over all
     channels and positions of a sample (one group) instead of the channels of each position, and
-    there is no layer scale: it starts at 1e-6, where a network at initialisation shows nothing of
-    its blocks.
+    there is no layer scale: it starts at 1e-6, so that blocks would have no effect on a network at
+    initialisation.
     """
 
     def __init__(self, plan: BlockPlan) -> None:

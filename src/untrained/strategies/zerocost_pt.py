@@ -62,7 +62,7 @@ EDGES_PER_NODE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SupernetDecision:
     """A decision at one choice or one node.
 
     Attributes:
@@ -88,7 +88,7 @@ class Proposal:
     """
 
     arch: Arch | None
-    decisions: tuple[Decision, ...]
+    decisions: tuple[SupernetDecision, ...]
     rejection: str = ""
 
 
@@ -171,7 +171,7 @@ class ZeroCostPT(Strategy):
     # -------------------------------------------------------------------------------- a proposal
 
     def _make_proposal(self, supernet: Supernet) -> Proposal:
-        decisions: list[Decision] = []
+        decisions: list[SupernetDecision] = []
         self._step_log.begin_proposal(_count_scores(supernet))
         try:
             # `extend` appends one by one, so that decisions before a failure stay in the trace.
@@ -199,7 +199,7 @@ class ZeroCostPT(Strategy):
         assert violation is not None
         return violation.limit
 
-    def _decide_all(self, supernet: Supernet) -> Iterator[Decision]:
+    def _decide_all(self, supernet: Supernet) -> Iterator[SupernetDecision]:
         """Prune the supernet to one architecture, and yield the decisions."""
         reset_mixture(supernet)
         for name in self._shuffle(_list_open_choices(supernet)):
@@ -207,7 +207,7 @@ class ZeroCostPT(Strategy):
         if isinstance(supernet, DartsSupernet):
             yield from self._choose_edges(supernet)
 
-    def _choose_option(self, supernet: Supernet, name: str) -> Decision:
+    def _choose_option(self, supernet: Supernet, name: str) -> SupernetDecision:
         """Keep the option of a choice whose removal lowers the score most."""
         proxy = self._operation_proxy
         options = supernet.options[name]
@@ -223,9 +223,9 @@ class ZeroCostPT(Strategy):
         one_hot = torch.zeros_like(uniform_weights)
         one_hot[kept] = 1.0
         supernet.mixture[name] = one_hot
-        return Decision(name, tuple(zip(options, scores, strict=True)), options[kept])
+        return SupernetDecision(name, tuple(zip(options, scores, strict=True)), options[kept])
 
-    def _choose_edges(self, supernet: DartsSupernet) -> Iterator[Decision]:
+    def _choose_edges(self, supernet: DartsSupernet) -> Iterator[SupernetDecision]:
         """Remove edges of every node, first those whose removal lowers the score least."""
         proxy = self._edge_proxy
         edges_by_node = _group_edges(supernet)
@@ -240,7 +240,7 @@ class ZeroCostPT(Strategy):
                     scores.append(scorer.score(f"of {len(edges)} edges without {edge}"))
                     supernet.mixture[edge] = weights
                 removed = edges[_find_last_best(scores, proxy, node)]
-                yield Decision(node, tuple(zip(edges, scores, strict=True)), removed)
+                yield SupernetDecision(node, tuple(zip(edges, scores, strict=True)), removed)
                 supernet.mixture[removed] = torch.zeros_like(supernet.mixture[removed])
                 edges = [edge for edge in edges if edge != removed]
 

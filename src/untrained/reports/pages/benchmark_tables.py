@@ -36,7 +36,7 @@ _EXPLANATIONS = {
 FormatValue = Callable[[float], str]
 
 
-class _Statistic(NamedTuple):
+class _StatisticColumn(NamedTuple):
     heading: str
     format_value: FormatValue
 
@@ -88,17 +88,17 @@ def _get_spread(proxy: ProxyResult) -> float | None:
     return main.spread
 
 
-def _list_statistics(result: BenchmarkResult) -> dict[str, _Statistic]:
+def _list_statistics(result: BenchmarkResult) -> dict[str, _StatisticColumn]:
     """Return the statistics that at least one proxy has, except Spearman's; usual ones first."""
     regret_heading = "Regret"
     if result.truth_unit:
         regret_heading += f",\u00a0{result.truth_unit}"
     statistics = {
-        "kendall": _Statistic("Kendall", format_correlation),
-        "pearson": _Statistic("Pearson", format_correlation),
-        "top_overlap": _Statistic("Top 10\u00a0%", _format_fraction),
-        "precision_at_10": _Statistic("Top\u00a010", _format_fraction),
-        "regret": _Statistic(regret_heading, lambda value: formatting.format_fixed(value, 2)),
+        "kendall": _StatisticColumn("Kendall", format_correlation),
+        "pearson": _StatisticColumn("Pearson", format_correlation),
+        "top_overlap": _StatisticColumn("Top 10\u00a0%", _format_fraction),
+        "precision_at_10": _StatisticColumn("Top\u00a010", _format_fraction),
+        "regret": _StatisticColumn(regret_heading, lambda value: formatting.format_fixed(value, 2)),
     }
     present: set[str] = set()
     for proxy in result.proxy_results:
@@ -107,7 +107,7 @@ def _list_statistics(result: BenchmarkResult) -> dict[str, _Statistic]:
                 present.add(name)
     # Statistics without a heading are shown under their own names.
     for name in sorted(present - {*statistics, "spearman"}):
-        statistics[name] = _Statistic(name, format_correlation)
+        statistics[name] = _StatisticColumn(name, format_correlation)
     return {name: statistic for name, statistic in statistics.items() if name in present}
 
 
@@ -127,7 +127,9 @@ def _explain_columns(names: Iterable[str], has_spread: bool) -> str:
     return " ".join(sentences)
 
 
-def _make_proxy_row(proxy: ProxyResult, statistics: dict[str, _Statistic], has_spread: bool) -> str:
+def _make_proxy_row(
+    proxy: ProxyResult, statistics: dict[str, _StatisticColumn], has_spread: bool
+) -> str:
     main = proxy.statistics.get("spearman")
     name = make_code(proxy.proxy)
     if proxy.kind in LABELS:
