@@ -63,9 +63,8 @@ def check_option(owner: str, name: str, value: object, hint: Any, example: objec
     suggestion = ""
     if example is not None and matches_hint(example, hint):
         suggestion = f", such as {name}={example}"
-    raise UsageError(
-        f"{owner}({name}={_format_as_typed(value)}): {name} is {describe_hint(hint)}{suggestion}"
-    )
+    call = f"{owner}({name}={_format_as_typed(value)})"
+    raise UsageError(f"{call}: {name} must be {describe_hint(hint)}{suggestion}")
 
 
 def matches_hint(value: object, hint: Any) -> bool:

@@ -83,7 +83,7 @@ def test_a_report_mentions_a_missing_drawing(run_cli, project, import_mark):
     (project / "theirs" / "run.json").write_text(json.dumps(facts))
     assert run_cli("report", "theirs")[0] == 0
     assert (
-        "The run folder contains no drawing of it"
+        "The run folder contains no drawing of this architecture"
         in (project / "theirs" / "report.html").read_text()
     )
     assert not import_mark.exists()

@@ -338,7 +338,7 @@ def _read_schema(folder: Path) -> Schema | None:
 
 
 def _find_data_facts(source: DataSource, data: str | None) -> _DataFacts:
-    """Return the facts about the data that the user named; empty ones for generated samples."""
+    """Return the facts about the data that the user named; only the task if there are none."""
     if data is None or not data:
         return _DataFacts(source.task, data, (), (), (), None)
     classes: tuple[str, ...] = ()

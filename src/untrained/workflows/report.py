@@ -71,7 +71,7 @@ def report(folder: str | Path) -> Path:
         # short.
         message = " ".join(str(error).split())
         raise UsageError(
-            f"there is no report of {folder}, because its files are damaged: "
+            f"cannot write a report of {folder}, because its files are damaged: "
             f"{type(error).__name__}: {message}"
         ) from error
     path = Path(folder, REPORT_FILE)

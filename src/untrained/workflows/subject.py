@@ -46,7 +46,8 @@ class Subject:
 
     Attributes:
         arch: The architecture, or the name of a network without a space as an `Arch`.
-        task: The default task. Input shape and number of classes are empty if they are not known.
+        task: The default task. Its input shape is empty, and its number of classes 0, if they are
+            not known.
         build: Builds the network for a task.
         cacheable: Whether records may be read from a store. A network of the user can change and
             keep its name, so it is always measured.
@@ -305,7 +306,7 @@ def _choose_embedded_data(shape: tuple[int, ...]) -> str:
 
 
 def _fold_labels(source: DataSource, classes: int) -> DataSource:
-    """Return the same data with labels modulo `classes`, for a network with fewer outputs."""
+    """Return the same data with labels modulo `classes`, for a network with that many outputs."""
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
         batch = source.draw(samples, generator)
