@@ -128,7 +128,7 @@ def make_agreement_section(result: BenchmarkResult) -> str:
         names.append(visible[i].proxy)
         ordered.append([matrix[i][j] for j in order])
     caption = (
-        "Spearman rank correlation between each two proxies, on the architectures that both could "
+        "Spearman rank correlation between each pair of proxies, on the architectures that both could "
         "score. The sign is reversed for proxies where lower is better. Similar proxies are next to "
         "each other. "
         f"{_describe_omitted_rows(visible, rows)}"

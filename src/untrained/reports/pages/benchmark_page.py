@@ -39,7 +39,7 @@ def render_benchmark_page(result: BenchmarkResult) -> str:
     settings = {
         "space": result.space,
         "ground truth": result.truth_about,
-        "seeds": str(result.seeds),
+        "seeds per architecture": str(result.seeds),
     }
     settings.update(result.settings)
     sections = [
