@@ -9,7 +9,12 @@ import pytest
 from tests.reports.examples import make_summary
 from untrained.reports.confirmation_result import Confirmation, TrainedGroup
 from untrained.reports.pages.search_page import make_search_headline, render_search_page
-from untrained.reports.search_summary import FailedArch, RankedArch, WorkerTimes
+from untrained.reports.search_summary import (
+    ConsensusSummary,
+    FailedArch,
+    RankedArch,
+    WorkerTimes,
+)
 from untrained.spaces.core.diagrams import CellGraph
 
 
@@ -233,3 +238,22 @@ def test_the_page_shows_the_screening_and_the_notes() -> None:
     assert "<dt>Peak GPU memory</dt><dd>3 MiB</dd>" in render_search_page(
         make_summary(peak_bytes=3 * 2**20)
     )
+
+
+def test_the_members_of_a_consensus_are_shown_with_their_weights() -> None:
+    consensus = ConsensusSummary(
+        label="consensus",
+        description="The 2 proxies of consensus agree by 0.71.",
+        reference_size=64,
+        weights=(("flops", 0.625), ("naswot(samples=16)", 0.375)),
+        left_out=(("<meco>", "failed on 40 of 64 reference networks"),),
+    )
+    page = extract_body(render_search_page(make_summary(consensus=(consensus,))))
+    assert "Members of consensus" in page
+    assert "agree by 0.71" in page
+    assert "62%" in page
+    assert "38%" in page
+    assert "none: it failed on 40 of 64 reference networks" in page
+    assert "&lt;meco&gt;" in page
+    assert "<meco>" not in page
+    assert "Members of" not in render_search_page(make_summary())

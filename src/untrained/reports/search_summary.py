@@ -58,6 +58,17 @@ class LimitResult:
     value: float | None  # of the best architecture
 
 
+@dataclass(frozen=True, slots=True)
+class ConsensusSummary:
+    """What a consensus of proxies learnt from its reference sample."""
+
+    label: str
+    description: str  # how far the members agree, in a sentence
+    reference_size: int  # networks
+    weights: tuple[tuple[str, float], ...]  # of the members, highest first
+    left_out: tuple[tuple[str, str], ...]  # other members, and the reason
+
+
 class TradeoffPoint(NamedTuple):
     """One architecture in the plane of the score and another objective."""
 
@@ -97,6 +108,7 @@ class SearchSummary:
     workers: tuple[WorkerTimes, ...] = ()
     peak_bytes: int | None = None  # largest GPU memory that one architecture needed
     notes: tuple[str, ...] = ()  # remarks about some of the scores
+    consensus: tuple[ConsensusSummary, ...] = ()
     screening: str = ""  # what was removed before scoring, in a sentence
     scores_in_order: tuple[float, ...] = ()  # in the order in which they were computed
     tradeoff: Tradeoff | None = None

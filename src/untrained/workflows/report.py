@@ -20,6 +20,7 @@ from untrained.reports.pages.search_page import render_search_page
 from untrained.reports.pages.training_page import render_training_page
 from untrained.reports.reproduction_result import RESULT_FILE, ReproductionResult
 from untrained.reports.search_summary import (
+    ConsensusSummary,
     FailedArch,
     LimitResult,
     RankedArch,
@@ -30,6 +31,7 @@ from untrained.reports.search_summary import (
 )
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking, compute_fitnesses, orient_score
+from untrained.runs.reference import describe_consensus
 from untrained.runs.trace import read_belief, read_trace
 from untrained.runs.winner import RunRanking, find_winner, read_ranking
 from untrained.spaces import SPACES, Space
@@ -154,6 +156,7 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         workers=tuple(_read_worker(row) for row in run.workers),
         peak_bytes=max(peaks, default=None),
         notes=tuple(dict.fromkeys(record.note for record in records if record.note)),
+        consensus=tuple(_summarise_consensus(facts) for facts in run.aggregates),
         screening=run.describe_screening(arch_count, len(ranking.standings) + len(ranking.failed)),
         scores_in_order=tuple(_list_scores_in_order(ranking, records, run.measure)),
         tradeoff=_make_tradeoff(run, ranking, records),
@@ -166,6 +169,18 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         confirmation=Confirmation.read(run),
         training=_read_training(run.folder),
+    )
+
+
+def _summarise_consensus(facts: dict[str, Any]) -> ConsensusSummary:
+    """Return what a consensus learnt, as the run file holds it."""
+    weights = sorted(facts["weights"].items(), key=lambda item: -item[1])
+    return ConsensusSummary(
+        label=str(facts["label"]),
+        description=describe_consensus(facts),
+        reference_size=int(facts["reference_size"]),
+        weights=tuple((str(name), float(weight)) for name, weight in weights),
+        left_out=tuple((str(name), str(reason)) for name, reason in facts["left_out"].items()),
     )
 
 

@@ -108,6 +108,33 @@ def _make_size_column(name: str, get_size: GetSize) -> _Column:
     )
 
 
+def make_consensus_section(summary: SearchSummary) -> str:
+    """Show the members of a consensus and their weights; empty for other proxies."""
+    sections = []
+    for consensus in summary.consensus:
+        note = (
+            f"Each member ranks a network among {consensus.reference_size:,} random networks of the "
+            "space. The score is the weighted geometric mean of these percentiles. The weights come "
+            "from the agreement between the members; no network was trained for them."
+        )
+        rows = []
+        for name, weight in consensus.weights:
+            cells = [make_html_cell(make_code(name), ""), make_text_cell(f"{weight:.0%}", "num")]
+            rows.append(make_row(cells))
+        for name, reason in consensus.left_out:
+            cells = [make_html_cell(make_code(name), ""), make_text_cell(f"none: it {reason}", "")]
+            rows.append(make_row(cells))
+        table = make_table("", [("", "Member"), ("num", "Weight")], rows)
+        section = make_section(
+            f"Members of {consensus.label}",
+            make_paragraph(consensus.description),
+            make_paragraph(note, "note"),
+            table,
+        )
+        sections.append(section)
+    return "".join(sections)
+
+
 def make_distribution_section(summary: SearchSummary) -> str:
     """Show the distribution of scores; empty with fewer than two."""
     rows = summary.ranking

@@ -31,6 +31,7 @@ from untrained.reports.pages.progress_sections import (
 )
 from untrained.reports.pages.score_sections import (
     SIZES,
+    make_consensus_section,
     make_distribution_section,
     make_failures_section,
     make_ranking_section,
@@ -54,6 +55,7 @@ def render_search_page(summary: SearchSummary) -> str:
         make_confirmation_sections(summary),
         make_limits_section(summary),
         make_ranking_section(summary),
+        make_consensus_section(summary),
         make_front_section(summary),
         make_progress_section(summary),
         make_distribution_section(summary),
