@@ -12,7 +12,9 @@ from untrained.benchmarks import BENCHMARKS, open_table
 @pytest.fixture
 def publisher_file(project):
     """A file as the authors of TransNAS-Bench publish it, with one architecture."""
-    return publishers.write_transnas(project / "transnas-bench_v10141024.pth", ["64-41414-3_33_333"])
+    return publishers.write_transnas(
+        project / "transnas-bench_v10141024.pth", ["64-41414-3_33_333"]
+    )
 
 
 def test_import_makes_a_table_and_describes_it(run_cli, project, publisher_file):

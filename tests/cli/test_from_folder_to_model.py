@@ -68,16 +68,11 @@ def test_every_file_is_read_correctly_or_listed_with_a_reason(fashion, project, 
     images = torch.cat([part.images for part in source.parts.values()]).numpy()
     labels = torch.cat([part.labels for part in source.parts.values()]).tolist()
     assert [source.classes[label] for label in labels] == [name.partition("/")[0] for name in names]
-    images_by_name = {
-        name.partition("/")[2]: image
-        for name, image in zip(names, images, strict=True)
-        if name[:7] == "class 7"
-    }
-    assert all(
-        is_read_correctly(name, images_by_name[name], pixels_) for name, pixels_ in expected.items()
-    )
+    images_by_name = dict(zip(names, images, strict=True))
+    for name, pixels in expected.items():
+        assert is_read_correctly(name, images_by_name[f"class 7/{name}"], pixels), name
     assert len(expected) + len(fashion) >= 20
-    # 4 that are used, and a large one.
+    # Four of the bad files are used, and the large image is added.
     assert sum(card["parts"].values()) == len(names) == 10 * IMAGES_PER_CLASS + len(expected) + 5
 
 

@@ -72,11 +72,8 @@ def make_log() -> list[list[str]]:
 
 
 def write_table(path: Path, header: list[str], rows: list[list[str]], separator: str = ",") -> None:
-    with (
-        gzip.open(path, "wt", newline="")
-        if path.suffix == ".gz"
-        else path.open("w", newline="") as file
-    ):
+    open_file = gzip.open if path.suffix == ".gz" else open
+    with open_file(path, "wt", newline="") as file:
         csv.writer(file, delimiter=separator, lineterminator="\n").writerows([header, *rows])
 
 
@@ -180,12 +177,14 @@ def test_one_command_makes_a_model_from_a_click_log(exported, project):
     assert (
         f"Log loss {training['loss']:.4f} and AUC {training['auc']:.4f} on the test part" in readme
     )
-    assert "- numbers: `number`, `price`, `shown`; a missing number is replaced by the mean" in readme
+    assert (
+        "- numbers: `number`, `price`, `shown`; a missing number is replaced by the mean" in readme
+    )
     assert load_file(exported / "model.safetensors").keys()
 
 
 def test_the_export_uses_the_seed_and_the_recipe_of_the_command(project, run_cli, monkeypatch):
-    """The training of the confirmation, which has a recipe of its own, is set aside."""
+    """The training of the confirmation, which has another recipe, is kept as `former-1`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
     write_table(project / "clicks.csv", HEADER, make_log())
     options = ("--budget", "2", "--workers", "1", "--run", "run", "--confirm", "1", "--seed", "1")

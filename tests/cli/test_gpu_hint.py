@@ -1,4 +1,4 @@
-"""Several workers on one GPU: a hint says once how they can share it, if that would help."""
+"""If several workers use one GPU, a hint is printed once on how to share it better."""
 
 from pathlib import Path
 

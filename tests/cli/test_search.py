@@ -125,7 +125,7 @@ def test_the_installed_program_in_its_own_process(project):
         command, capture_output=True, text=True, cwd=project, env=environment, check=False
     )
     assert failed.returncode == 2
-    assert failed.stderr.startswith("error: ./mine.py:boom raised when it was called\n")
+    assert failed.stderr.startswith("error: ./mine.py:boom raised an error when it was called\n")
 
 
 # A space whose networks cannot compute anything.

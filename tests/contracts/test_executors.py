@@ -1,5 +1,4 @@
-"""One contract for every executor: `InlineExecutor` is the specification, and all others return
-equal records, whatever the order.
+"""One contract for every executor: all return the records of `InlineExecutor`, in any order.
 
 The cost of a record may differ; value, failure, trace and note may not.
 """
@@ -159,7 +158,7 @@ def list_traces(records: list[Record]) -> list[str]:
 
 
 def test_the_specification_holds_values_and_failures(expected):
-    """So that the comparisons below compare something."""
+    """Otherwise the comparisons below would prove little."""
     assert len(expected) == 10
     assert {len(records) for records in expected.values()} == {len(PROXIES) * len(SEEDS)}
     failure_kinds = {}
@@ -265,7 +264,7 @@ def test_a_setup_that_cannot_be_opened_is_refused_in_one_line(setting, kind):
 
 
 def test_more_ray_workers_than_there_is_room_for_are_refused(setting):
-    """They would wait for ever, without a message."""
+    """They would wait forever without a message."""
     ray = pytest.importorskip("ray", reason="ray is an extra")
     from untrained.engine.executors.ray import RayBackend
 

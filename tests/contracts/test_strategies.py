@@ -1,8 +1,8 @@
 """One contract for every registered strategy.
 
-Its proposals depend only on its seed and on the scores, not on how many are asked for at a time or on
-the order of records. It proposes nothing twice, respects limits and failures, and proposes the same
-again after it was killed. It works with every space, or says that it needs a supernet.
+Its proposals depend only on its seed and on the scores, not on the number per ask or on the order of
+records. It proposes nothing twice, respects limits and failures, and proposes the same again after
+it was killed. It works with every space, or reports that it needs a supernet.
 
 A new strategy is tested as soon as it is registered. Scores are made up, so that no network is built;
 at the end every strategy runs through `search` on small networks.
@@ -38,7 +38,7 @@ SMALL: dict[str, dict[str, Any]] = {  # options that make a strategy fast
     "nsga2": {"population": 8},
     "nasi": {"steps": 1, "batch": 2, "nu0": 1e9},
     "zerocost_pt": {"proposals": 2, "operations": "naswot(samples=4)"},
-    "hnas": {"pool": 30, "more": 5},
+    "hnas": {"pool": 30, "pool_growth": 5},
     "best_of_pool": {"pool": 60, "top": 40},
 }
 each_strategy = pytest.mark.parametrize("name", STRATEGIES)
@@ -258,7 +258,7 @@ def test_a_strategy_is_described_in_one_line(name):
 # ------------------------------------------------------------------------------ through `search`
 
 SEARCH_OPTIONS = {
-    "hnas": {"steps": 3, "pool": 12, "more": 2},
+    "hnas": {"steps": 3, "pool": 12, "pool_growth": 2},
     "best_of_pool": {"pool": 12, "top": 6},
 }
 SEARCH_ARGUMENTS: dict[str, dict[str, Any]] = {  # what a strategy needs besides its options

@@ -1,4 +1,4 @@
-"""What tests of the engine share: a small space, proxies, architectures and a record."""
+"""Shared by the tests of the engine: a small space, proxies and architectures."""
 
 from collections.abc import Callable
 from typing import Any

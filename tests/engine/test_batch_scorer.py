@@ -1,5 +1,7 @@
-"""No record depends on the networks that are measured in the same pass: values agree, failures are
-the same, and a network without memory, weights or a path to its output spoils no other."""
+"""No record depends on the networks that are measured in the same pass.
+
+Values agree, failures are the same, and a faulty network does not affect the others.
+"""
 
 import gc
 from collections.abc import Sequence
@@ -123,7 +125,7 @@ SPACES = {
     "nasbench201(channels=4,cells=1)": ((3, 16, 16), 10),
     "darts(channels=4,cells=3)": ((3, 16, 16), 4),
     "autoformer_tiny": ((3, 32, 32), 3),
-    # It has norms over single pixels, where the last digits decide, so it is measured alone.
+    # It has norms over single pixels, which amplify rounding, so it is measured alone.
     "mobilenetv2": ((3, 16, 16), 3),
 }
 
@@ -145,7 +147,7 @@ def test_records_agree_with_those_of_networks_that_were_measured_alone(name, mon
     assert executor.cost.batched >= least_batched
 
 
-def test_one_faulty_network_of_each_kind_spoils_no_other():
+def test_a_faulty_network_of_any_kind_does_not_affect_the_others():
     archs = [arch for arch in mixed if arch["depth"] == 1]
     proxies = ("dextr", "meco", "flops", "grad_norm")
     alone, executor_alone = score_archs(mixed, archs, 1, proxies)
@@ -234,7 +236,7 @@ def test_a_network_that_is_too_large_for_a_proxy_fails_alone():
 
 
 def test_networks_that_fit_alone_and_not_together_are_built_in_smaller_parts(monkeypatch):
-    """The fourth network that exists at a time finds no memory, which is not its own fault."""
+    """There is memory for three networks at a time, so building the fourth one fails."""
     archs = list_archs(WORKING, max_depth=1)
     alone, _ = score_archs(mixed, archs, 1)
     existing: WeakSet[nn.Module] = WeakSet()

@@ -234,12 +234,12 @@ def read_rows(run: Path) -> list[str]:
     """Return the sorted rows of a store without the columns of cost and place."""
     database = sqlite3.connect(run / "records.sqlite")
     columns = [name for _, name, *_ in database.execute("PRAGMA table_info(flat)")]
-    kept = []
+    compared_columns = []
     for name in columns:
         if not name.endswith("_seconds") and name not in ("peak_bytes", "place"):
-            kept.append(name)
-    assert len(columns) - len(kept) == 5
-    rows = sorted(map(repr, database.execute(f"SELECT {', '.join(kept)} FROM flat")))
+            compared_columns.append(name)
+    assert len(columns) - len(compared_columns) == 5
+    rows = sorted(map(repr, database.execute(f"SELECT {', '.join(compared_columns)} FROM flat")))
     assert database.execute("SELECT count(*) FROM records").fetchone() == (len(rows),)
     assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     database.close()
@@ -283,7 +283,7 @@ def test_no_record_is_lost_or_doubled_whatever_process_is_killed(
     assert len(chaos.kills) == KILLS[option]
     assert sum("driver" in kill for kill in chaos.kills) == 1
     monkeypatch.chdir(folder)
-    # An architecture whose worker was killed twice has crashed, and is tried again.
+    # An architecture whose worker was killed twice is recorded as crashed and tried again.
     result = search(**SEARCH, run=chaos.run, workers=1)
     assert read_rows(folder / chaos.run) == expected_rows
     assert result.run.ended == "budget"

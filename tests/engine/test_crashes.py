@@ -1,5 +1,7 @@
-"""Architectures that end, block or starve their worker process: the run goes on, the record says
-what happened, and another run tries again. With real processes."""
+"""Architectures that end, block or starve their worker process, with real processes.
+
+The run continues, the record contains the reason, and another run tries again.
+"""
 
 import re
 import signal
@@ -152,7 +154,7 @@ def group_by_fault(records: Sequence[Record]) -> dict[str, dict[str, Record]]:
 
 
 @pytest.mark.parametrize("fault", DEATHS)
-def test_a_network_that_ends_its_worker_twice_has_crashed_with_its_last_output(runs, fault):
+def test_a_network_that_ends_two_workers_is_recorded_as_crashed_with_the_last_output(runs, fault):
     records = group_by_fault(runs.faulty.records)[fault]
     assert {name: record.error for name, record in records.items()} == dict.fromkeys(
         VALUES, Failure("crashed", DEATHS[fault])
@@ -162,11 +164,11 @@ def test_a_network_that_ends_its_worker_twice_has_crashed_with_its_last_output(r
     assert "Fatal Python error: _enter" not in trace
 
 
-def test_the_last_output_is_whole_lines_however_long_the_stacks_of_a_crash_are():
+def test_the_last_output_is_limited_and_consists_of_whole_lines():
     lines = [f"line {number}" for number in range(3000)]  # 26,890 bytes
-    kept = _read_last_lines(BytesIO("\n".join(lines).encode())).splitlines()
-    assert kept == lines[-len(kept) :]
-    assert 15_980 < len("\n".join(kept)) <= 16_000
+    last_lines = _read_last_lines(BytesIO("\n".join(lines).encode())).splitlines()
+    assert last_lines == lines[-len(last_lines) :]
+    assert 15_980 < len("\n".join(last_lines)) <= 16_000
     assert _read_last_lines(BytesIO(b"two\nlines\n")) == "two\nlines"
 
 
@@ -184,7 +186,9 @@ def test_a_network_that_takes_too_long_is_stopped(runs):
         ("thirst", "OutOfMemoryError: tried to allocate 2 GiB"),
     ],
 )
-def test_a_network_that_does_not_fit_into_memory_fails_and_other_proxies_go_on(runs, fault, detail):
+def test_a_network_that_does_not_fit_into_memory_fails_and_other_proxies_are_scored(
+    runs, fault, detail
+):
     records = group_by_fault(runs.faulty.records)[fault]
     error = records["count_samples"].error
     assert error.kind == "oom"
@@ -206,7 +210,7 @@ def test_the_faults_of_a_network_are_recorded_with_their_place(runs):
     assert groups["ask"]["params"].error.detail.startswith("EOFError")
 
 
-def test_the_run_goes_on(runs):
+def test_the_run_continues_after_crashes(runs):
     groups = group_by_fault(runs.faulty.records)
     assert (len(groups), len(runs.faulty.records)) == (12, 36)
     for fault in ("none", "other"):
@@ -225,7 +229,7 @@ def test_the_store_keeps_records_with_their_traces(runs):
     assert "last output of kill" in traces
 
 
-def test_another_run_tries_again_what_the_machine_had_failed_and_nothing_else(runs):
+def test_another_run_retries_failures_of_the_machine_and_nothing_else(runs):
     before = group_by_fault(runs.stored)
     after = group_by_fault(runs.stored_later)
     assert len(runs.stored_later) == 36
@@ -267,7 +271,7 @@ def backend(setup) -> Iterator[ProcessBackend]:
 
 
 def test_sending_groups_to_a_dead_worker_is_no_error(backend):
-    """Its pipe is closed already, and the pool has not heard of its death yet."""
+    """Its pipe is already closed, and the pool has not yet received the event of its death."""
     backend.start_worker(0, 0)
     process = backend._processes[0]
     process.kill()

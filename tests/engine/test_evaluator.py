@@ -1,4 +1,4 @@
-"""Evaluators: stored records are not computed again, what a score depends on, and what it cost."""
+"""Evaluators: the use of stored records, what a score depends on, and costs."""
 
 import pickle
 import random
@@ -93,7 +93,7 @@ def test_a_new_version_of_a_proxy_is_another_measure(tmp_path):
 
 
 def test_networks_of_the_user_are_never_read_from_a_store(tmp_path):
-    """They may change under their name."""
+    """Their code may change while their name stays the same."""
     counter = CountingProxy()
     path = tmp_path / "s.sqlite"
     for width in (2, 3):
@@ -342,8 +342,10 @@ def test_records_share_the_architecture_and_the_task_of_the_caller():
 def test_multiply_adds_are_not_counted_if_there_is_a_formula(
     monkeypatch, networks_per_batch, has_formula
 ):
-    """The formula gives what the probe counts. Without one the probe counts, also for a view of
-    fewer samples."""
+    """The formula and the probe give the same number.
+
+    Without a formula the probe counts, also for a view of fewer samples.
+    """
     space = load_space("nasbench201(channels=2,cells=1)")
     task = Task("noise", (3, 16, 16), 4)
     proxies = [load_proxy(name) for name in ("flops", "naswot(samples=8)", "params")]

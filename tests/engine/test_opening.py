@@ -1,4 +1,4 @@
-"""Which executor belongs to which compute configuration, and that every executor is closed."""
+"""A compute configuration determines the executor, and every executor is closed."""
 
 import os
 import re
@@ -63,7 +63,7 @@ def setup() -> WorkerSetup:
 
 @pytest.fixture
 def unnamed() -> Worker:
-    """A worker of a space that no name leads to."""
+    """A worker of a space that has no name to import it by."""
     proxies = [load_proxy("params")]
     batches = SeedBatches.for_proxies(load_data("noise", TASK), proxies, (0,))
     return Worker(

@@ -1,5 +1,7 @@
-"""A score is measured on the whole batch or not at all: after running out of memory it is measured
-again."""
+"""A score is measured on the whole batch or not at all.
+
+A failure by lack of memory is tried again in the next run.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +30,7 @@ def read_store(folder: Path) -> dict[str, Record]:
 
 @pytest.fixture
 def little_memory(monkeypatch) -> pytest.MonkeyPatch:
-    """A machine with memory for the gradients of half of the samples, until it is undone."""
+    """A machine with memory for the gradients of half of the samples, until the patch is undone."""
     real = Probe.kernel
 
     def kernel(probe, *args, **kwargs):

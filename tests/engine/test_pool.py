@@ -81,13 +81,18 @@ def test_every_group_is_scored_once_by_workers_that_are_started_once(open_pool):
     assert (sorted(backend.stopped), backend.closed) == ([0, 1, 2], True)
 
 
-def test_groups_are_taken_as_they_are_needed(open_pool):
-    taken = []
-    endless = (taken.append(number) or make_group(number) for number in count())
-    results = open_pool(ScriptedBackend(seconds=lambda number: 1.0), 2).map(endless)
+def test_groups_are_generated_only_when_they_are_needed(open_pool):
+    generated = []
+
+    def generate_groups():
+        for number in count():
+            generated.append(number)
+            yield make_group(number)
+
+    results = open_pool(ScriptedBackend(seconds=lambda number: 1.0), 2).map(generate_groups())
     assert len(list(islice(results, 10))) == 10
-    # Each of two workers holds one group that it works on and one in reserve.
-    assert len(taken) <= 10 + 2 * (1 + 1) + 1
+    # Each of two workers has one group that it scores and one in its queue.
+    assert len(generated) <= 10 + 2 * (1 + 1) + 1
 
 
 def test_a_group_that_kills_a_worker_is_sent_to_another_one(open_pool):
@@ -102,7 +107,7 @@ def test_a_group_that_kills_a_worker_is_sent_to_another_one(open_pool):
     assert sum(cost.deaths for cost in pool.costs()) == 1
 
 
-def test_only_a_group_that_kills_two_workers_has_crashed(open_pool):
+def test_only_a_group_that_kills_two_workers_is_recorded_as_crashed(open_pool):
     backend = ScriptedBackend(actions={7: ["die", "die"], 8: ["die"]})
     outcomes = score_numbers(open_pool(backend), [*range(40)])
     assert outcomes == expect_values([*range(40)]) | {7: Failure("crashed", DEATH_REASON)}
@@ -111,7 +116,7 @@ def test_only_a_group_that_kills_two_workers_has_crashed(open_pool):
     assert len(backend.stopped) == 3
 
 
-def test_crashes_are_counted_anew_for_every_call_of_map(open_pool):
+def test_crashes_are_counted_separately_for_every_call_of_map(open_pool):
     """The first group of one call has nothing to do with the first group of the next."""
     backend = ScriptedBackend(actions={0: ["die"], 100: ["die"]})
     pool = open_pool(backend)
@@ -148,7 +153,7 @@ def test_the_time_of_one_group_does_not_count_for_the_next(open_pool):
 
 
 def test_a_worker_whose_queue_is_never_empty_is_not_late(open_pool):
-    """Two workers in turn, a tenth of a second each, for ten seconds."""
+    """Two workers finish in turn, each after a tenth of a second, for ten seconds."""
     backend = ScriptedBackend(seconds=lambda number: 0.1)
     pool = open_pool(backend, 2, time_limit=3.0)
     assert score_numbers(pool, [*range(100)]) == expect_values([*range(100)])
@@ -180,7 +185,7 @@ def test_workers_that_are_never_ready_end_the_run_with_their_output(open_pool, s
         score_numbers(open_pool(backend, 1), [0, 1])
 
 
-def test_failed_starts_are_counted_anew_after_a_worker_is_ready(open_pool):
+def test_the_count_of_failed_starts_is_reset_when_a_worker_is_ready(open_pool):
     backend = ScriptedBackend(
         starts=["die", "die", "ready", "die", "die", "ready"], actions={0: ["die"]}
     )
@@ -343,7 +348,7 @@ def make_script(random: Random) -> tuple[ScriptedBackend, list[int], dict[int, O
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_no_group_is_lost_or_scored_twice_whatever_happens(open_pool, seed):
+def test_no_group_is_lost_or_scored_twice_under_random_failures(open_pool, seed):
     random = Random(seed)
     backend, numbers, expected = make_script(random)
     stop_worker = backend.stop_worker
@@ -369,7 +374,7 @@ def test_no_group_is_lost_or_scored_twice_whatever_happens(open_pool, seed):
 
 
 def test_only_the_responsible_network_fails_if_a_worker_dies_in_a_pass(open_pool):
-    """A worker that dies in a pass of several networks may have died of any of them."""
+    """If a worker dies in a pass of several networks, any of them may be the reason."""
     portions: list[list[int]] = []
 
     class NotingBackend(ScriptedBackend):
@@ -381,7 +386,7 @@ def test_only_the_responsible_network_fails_if_a_worker_dies_in_a_pass(open_pool
     expected = expect_values([*range(40)]) | {5: Failure("crashed", DEATH_REASON)}
     assert score_numbers(pool, [*range(40)]) == expected
     assert sum(cost.deaths for cost in pool.costs()) == 1 + MAX_CRASHES
-    # A suspect is sent alone.
+    # A group that may be responsible is sent alone.
     assert [len(portion) for portion in portions if 5 in portion] == [16, 1, 1]
 
 
@@ -394,7 +399,7 @@ def test_a_few_groups_are_divided_among_all_workers(open_pool):
 
 
 def test_a_worker_is_sent_whole_passes(open_pool):
-    """However many records have arrived meanwhile: networks that belong together stay together."""
+    """Networks of one pass stay together, however many records arrive at a time."""
 
     class NotingBackend(ScriptedBackend):
         def send_groups(self, worker: int, groups: list[RequestGroup]) -> None:

@@ -137,7 +137,7 @@ def test_an_architecture_object_is_built_by_its_own_space_beside_strings_of_anot
 
 
 @pytest.mark.parametrize(
-    ("shape", "wanted"),
+    ("shape", "message"),
     [
         (None, r"the input shape of .* is unknown; add --input-shape"),
         ((), "invalid input shape"),
@@ -146,8 +146,8 @@ def test_an_architecture_object_is_built_by_its_own_space_beside_strings_of_anot
         ((3, 10**7, 10**7), "do not fit into memory"),
     ],
 )
-def test_impossible_input_shapes_are_refused(user_file, shape, wanted):
-    with pytest.raises(UsageError, match=wanted) as caught:
+def test_impossible_input_shapes_are_refused(user_file, shape, message):
+    with pytest.raises(UsageError, match=message) as caught:
         score_networks(f"{user_file}:make", "params", input_shape=shape)
     assert "\n" not in str(caught.value)
 
@@ -167,10 +167,10 @@ def test_a_missing_device_is_refused(device):
 
 
 @pytest.mark.parametrize(
-    ("subject", "wanted"), [(3, "cannot score a int"), ([3.5], "cannot score a float")]
+    ("subject", "message"), [(3, "cannot score a int"), ([3.5], "cannot score a float")]
 )
-def test_objects_that_cannot_be_scored_are_refused(subject, wanted):
-    with pytest.raises(UsageError, match=wanted):
+def test_objects_that_cannot_be_scored_are_refused(subject, message):
+    with pytest.raises(UsageError, match=message):
         score_networks(subject, "params")
 
 

@@ -106,7 +106,7 @@ def test_an_exception_while_a_file_is_loaded_is_shown_without_our_own_frames(
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "message"),
     [
         ("net.py:number", r"number\(\) returned a int; it must return an nn.Module"),
         ("net.py:three", "is a int; it must be a function that returns an nn.Module"),
@@ -116,8 +116,8 @@ def test_an_exception_while_a_file_is_loaded_is_shown_without_our_own_frames(
         ("net.py:", "is incomplete"),
     ],
 )
-def test_a_name_that_is_no_factory_is_refused(user_file, name, wanted):
-    with pytest.raises(UsageError, match=wanted) as caught:
+def test_a_name_that_is_not_a_factory_is_refused(user_file, name, message):
+    with pytest.raises(UsageError, match=message) as caught:
         score_networks(f"{user_file.parent}/{name}", "params", input_shape=(3, 8, 8))
     assert "\n" not in str(caught.value)
 
@@ -137,7 +137,7 @@ def test_the_error_for_a_wrong_name_lists_what_the_file_defines_and_not_its_impo
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "message"),
     [
         (
             "missing_package.nets:make",
@@ -146,8 +146,8 @@ def test_the_error_for_a_wrong_name_lists_what_the_file_defines_and_not_its_impo
         (":make", "is incomplete"),
     ],
 )
-def test_a_missing_module_is_refused(name, wanted):
-    with pytest.raises(UsageError, match=wanted):
+def test_a_missing_module_is_refused(name, message):
+    with pytest.raises(UsageError, match=message):
         score_networks(name, "params", input_shape=(3, 8, 8))
 
 

@@ -74,7 +74,7 @@ def run_without_untrained(
 
 
 class Block(nn.Module):
-    """A residual block. With an in-place sum."""
+    """A residual block with an in-place sum."""
 
     def __init__(self, cin: int, cout: int, stride: int = 1) -> None:
         super().__init__()

@@ -328,7 +328,9 @@ class Trap:
 
 def test_weights_that_could_run_code_are_refused_and_run_nothing(tmp_path):
     torch.save({"weight": Trap(tmp_path / "sprung")}, tmp_path / "evil.pt")
-    with pytest.raises(UsageError, match="is refused: it is damaged, or contains objects that could run code"):
+    with pytest.raises(
+        UsageError, match="is refused: it is damaged, or contains objects that could run code"
+    ):
         export(ARCH, tmp_path / "out", space=SPACE, weights=tmp_path / "evil.pt")
     assert not (tmp_path / "sprung").exists()
     assert not (tmp_path / "out").exists()
@@ -339,7 +341,10 @@ def test_weights_that_could_run_code_are_refused_and_run_nothing(tmp_path):
     [
         (None, "there is no file"),
         (b"nothing", "is refused"),
-        (b"user,price\n1,2.5\n", "is refused: it is damaged, or contains objects that could run code"),
+        (
+            b"user,price\n1,2.5\n",
+            "is refused: it is damaged, or contains objects that could run code",
+        ),
         (["a list"], "does not contain a state dict"),
         (
             {"stem.0.weight": torch.zeros(2)},
@@ -439,7 +444,9 @@ def test_network_that_cannot_run_or_has_other_outputs_is_refused(tmp_path):
         def forward(self, x):
             return x, x
 
-    with pytest.raises(UsageError, match=r"fails on inputs of shape \(3, 8, 8\): mat1 and mat2 shapes"):
+    with pytest.raises(
+        UsageError, match=r"fails on inputs of shape \(3, 8, 8\): mat1 and mat2 shapes"
+    ):
         export(nn.Linear(5, 2), tmp_path / "out", input_shape=(3, 8, 8), num_classes=2)
     with pytest.raises(UsageError, match=r"Pair returns a tuple for two samples; to export it"):
         export(Pair(), tmp_path / "out", input_shape=(3,), num_classes=3)

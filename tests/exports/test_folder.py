@@ -53,11 +53,11 @@ def test_only_files_of_the_earlier_export_are_replaced(tmp_path):
     out = tmp_path / "out"
     write_files(out, OLD)
     put_own_files(out)
-    kept = (out / "notes.txt").stat()
+    notes = (out / "notes.txt").stat()
     out.chmod(0o750)
     assert write_files(out, NEW) is None
     assert read_files(out) == NEW | OWN | LINKS
-    assert os.path.samestat((out / "notes.txt").stat(), kept)  # the same file, not a copy
+    assert os.path.samestat((out / "notes.txt").stat(), notes)  # the same file, not a copy
     assert out.stat().st_mode & 0o777 == 0o750
     assert list(tmp_path.iterdir()) == [out]
     assert set(json.loads((out / MANIFEST).read_text())["sha256"]) == set(NEW)
@@ -174,9 +174,9 @@ def test_file_that_appears_at_the_last_moment_is_kept(tmp_path, monkeypatch):
         exchange(one, other)
 
     monkeypatch.setattr(export_folder, "_exchange_folders", exchange_late)
-    kept = write_files(out, NEW)
-    assert kept == tmp_path / "out-2"
-    assert read_files(kept) == {"late.txt": "mine", "weights": "changed by hand"}
+    backup = write_files(out, NEW)
+    assert backup == tmp_path / "out-2"
+    assert read_files(backup) == {"late.txt": "mine", "weights": "changed by hand"}
     assert read_files(out) == NEW
 
 
@@ -246,7 +246,7 @@ def test_killed_export_leaves_the_old_or_the_new_folder(tmp_path):
             break
         step += 1
     assert step > 50
-    assert outcomes == sorted(outcomes)  # old up to the exchange, new from then on
+    assert outcomes == sorted(outcomes)  # old until the exchange, new after it
     assert 0 < sum(outcomes) < len(outcomes)
 
 

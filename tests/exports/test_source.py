@@ -207,7 +207,8 @@ def test_network_without_plain_source_is_refused_in_one_line(make, why):
 
 def test_error_of_a_network_is_shown_with_its_traceback():
     with pytest.raises(
-        UsageError, match=r"(?s)Block raised an error when it was run.*expected input.*to have 5 channels"
+        UsageError,
+        match=r"(?s)Block raised an error when it was run.*expected input.*to have 5 channels",
     ):
         write_source(Block(5, 5), make_input_function(PIXELS), "A network.")
 

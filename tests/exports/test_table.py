@@ -199,7 +199,7 @@ def test_text_among_numbers_is_reported_and_counts_as_missing(known_hashes, tmp_
 
 @pytest.mark.parametrize("shown", [["oops", "1_000", *map(str, range(17))], [""] * 10 + ["8,0"]])
 def test_column_with_more_than_a_tenth_of_text_is_refused_at_once(known_hashes, tmp_path, shown):
-    """Two values of 19, and one of one."""
+    """Two of 19 values are text, or the only one."""
     with pytest.raises(
         ValueError, match=r"of shown, such as '(oops|8,0)', are not a number like 3\.5$"
     ):

@@ -226,13 +226,12 @@ def test_wrong_name_is_reported_in_one_line(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("images", "steps", "sentence"),
     [
-        (45_000, (35, 70, 140), ""),  # per cent of 45,000 images in batches of 128
-        (30_000, (35, 70, 140), "30,000 images"),  # as many of fewer
-        (
-            1_000,
-            (1, 1, 3),
-            "1,000 images",
-        ),  # 40 % of 45,000 are more than there are: 100, 200 and 400 images
+        # Shares of 45,000 images in batches of 128.
+        (45_000, (35, 70, 140), ""),
+        # The same numbers of images, if there are fewer.
+        (30_000, (35, 70, 140), "30,000 images"),
+        # 40 % of 45,000 are more than there are, so the shares are 100, 200 and 400 images.
+        (1_000, (1, 1, 3), "1,000 images"),
     ],
 )
 def test_warm_up_levels_are_shares_of_the_whole_data_set_if_possible(images, steps, sentence):
