@@ -187,9 +187,11 @@ def check_kernel(model: nn.Module, batch: Batch) -> None:
 
 
 def list_layer_parameters(model: nn.Module) -> list[nn.Parameter]:
-    return [
-        p for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear) for p in m.parameters()
-    ]
+    parameters: list[nn.Parameter] = []
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            parameters += module.parameters()
+    return parameters
 
 
 def compute_kernel_through_batch(model: nn.Module, batch: Batch) -> Tensor:

@@ -62,12 +62,12 @@ def test_a_subnet_equals_its_one_hot_mixture():
 
 
 def make_one_hot_mixture(options: dict[str, tuple[str, ...]], arch: Arch) -> dict[str, Tensor]:
-    operations = {
-        (f"{kind}{node}<-{source}", arch[f"{kind}{node}_op{i}"])
-        for kind in ("normal", "reduce")
-        for node in range(2, 6)
-        for i, source in enumerate(str(arch[f"{kind}{node}_inputs"]).split(","))
-    }
+    operations = set()
+    for kind in ("normal", "reduce"):
+        for node in range(2, 6):
+            sources = str(arch[f"{kind}{node}_inputs"]).split(",")
+            for i, source in enumerate(sources):
+                operations.add((f"{kind}{node}<-{source}", arch[f"{kind}{node}_op{i}"]))
     return {
         name: torch.tensor([float((name, op) in operations) for op in ops])
         for name, ops in options.items()

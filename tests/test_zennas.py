@@ -119,12 +119,12 @@ def test_a_mutation_replaces_one_block_by_a_candidate(name):
     for parent in sample_archs(space, 12):
         old = [forget_input(block) for block in make_blocks(parent.genes)]
         new = [forget_input(block) for block in make_blocks(space.mutate(parent, rng).genes)]
-        possible_children = [
-            [*old[:n], *map(forget_input, split_block(candidate)), *old[n + 1 :]]
-            for n, block in enumerate(old)
-            for candidate in mutation.list_candidates(block)
-            if candidate != block
-        ]
+        possible_children = []
+        for n, block in enumerate(old):
+            for candidate in mutation.list_candidates(block):
+                if candidate != block:
+                    replacement = [forget_input(part) for part in split_block(candidate)]
+                    possible_children.append([*old[:n], *replacement, *old[n + 1 :]])
         assert new in possible_children
 
 

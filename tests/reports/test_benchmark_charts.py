@@ -268,10 +268,9 @@ def test_strips_place_dots_by_rank(room: float) -> None:
 @both_widths
 @pytest.mark.parametrize("count", [1, 4, 60])
 def test_a_heat_map_has_a_cell_for_every_pair(count: int, room: float) -> None:
-    table = [
-        [1.0 if i == j else -0.5 if (i + j) % 2 else 0.25 for j in range(count)]
-        for i in range(count)
-    ]
+    table = [[-0.5 if (i + j) % 2 else 0.25 for j in range(count)] for i in range(count)]
+    for i in range(count):
+        table[i][i] = 1.0
     svg = parse_svg(draw_heatmap([f"p{i}" for i in range(count)], table, room))
     rows = svg.findall("g[@transform]")
     cells = [list(row.iter("rect")) for row in rows]

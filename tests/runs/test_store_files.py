@@ -142,12 +142,10 @@ def test_a_csv_file_holds_no_formulas_and_every_text_can_be_restored(tmp_path):
     stores.export_store(path, tmp_path / "out.csv")
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert not [
-        cell
-        for row in rows
-        for name, cell in row.items()
-        if name != "value" and cell[:1] in set("=+-@\t\r")
-    ]
+    for row in rows:
+        for name, cell in row.items():
+            if name != "value":
+                assert cell[:1] not in set("=+-@\t\r")
     # Numbers stay numbers
     assert [float(row["value"]) for row in rows] == [record.value for record in records]
     assert [row["note"].removeprefix("'") for row in rows] == FORMULAS
