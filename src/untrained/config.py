@@ -25,7 +25,7 @@ from untrained.quantities import (
 from untrained.workers import check_workers
 
 DEFAULT_DATA = "digits"  # ranks best of what needs no files: docs/results/dextr-nasbench201.md
-DEFAULT_PROXY = "dextr"
+DEFAULT_PROXY = "consensus"  # compared with others in docs/results/consensus.md
 DEFAULT_BUDGET = 100  # architectures
 
 
