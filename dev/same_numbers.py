@@ -20,15 +20,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-SHARED = (
-    Path(__file__).resolve().parents[2] / "shared" / "data"
-)  # tables of known results, where they are here
+# Tables of known results, if they exist beside the checkout.
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 ARCHS_PER_SPACE = 10
 # The smallest of this many random architectures are taken: in some spaces a random one is huge.
 SAMPLED_ARCHS = 60
 SAMPLES = 4
 
-# Small inputs keep the whole set affordable. Tables have no picture size, so their spaces are not listed here.
+# Small inputs keep the whole set affordable. Tables have no image size, so their spaces are not listed here.
 INPUT_SHAPES = {
     "autoformer_tiny": "3x32x32",
     "autoformer_small": "3x32x32",
@@ -44,29 +43,11 @@ TABLE_SPACES = ("nasrec_small", "nasrec_full")
 SEARCHES = {
     "random": ["--budget", "12", "--data", "digits"],
     "evolution": [
-        *("--strategy", "evolution(population=6,tournament=3,children=3)"),
-        *(
-            "--budget",
-            "15",
-            "--proxy",
-            "naswot(samples=8)",
-            "--max-params",
-            "1M",
-            "--data",
-            "noise",
-            "--seeds",
-            "2",
-        ),
+        *("--strategy", "evolution(population=6,tournament=3,children=3)", "--budget", "15"),
+        *("--proxy", "naswot(samples=8)", "--max-params", "1M", "--data", "noise", "--seeds", "2"),
     ],
     "aggregate": [
-        "--budget",
-        "8",
-        "--proxy",
-        "az_nas(samples=4)",
-        "--data",
-        "digits",
-        "--workers",
-        "2",
+        *("--budget", "8", "--proxy", "az_nas(samples=4)", "--data", "digits", "--workers", "2"),
     ],
 }
 TRAINED_ARCH = (
@@ -80,15 +61,15 @@ def run_command(arguments: list[str], folder: Path) -> Any:
     """Run one `untrained` command with `--json` and return its document."""
     command = [sys.executable, "-m", "untrained", *arguments, "--json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     # Exit code 1 means that nothing could be scored, which is a result like any other here.
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr}")
-    return json.loads(done.stdout)
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"{' '.join(arguments)} failed:\n{process.stderr}")
+    return json.loads(process.stdout)
 
 
 def list_proxies(folder: Path) -> list[str]:
-    """Every proxy, with few samples where it looks at data."""
+    """Return every proxy, with few samples if it reads data."""
     proxies = []
     for row in run_command(["list", "proxies"], folder):
         name = row["name"]
@@ -116,26 +97,27 @@ def sample_archs(space_name: str) -> list[str]:
     return sorted(sizes, key=lambda text: sizes[text])[:ARCHS_PER_SPACE]
 
 
-def keep_values(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Values by architecture, proxy and seed; a failure is kept by its text. `repr` keeps all digits of a float."""
-    kept = {}
+def collect_values(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return values by architecture, proxy and seed, or the text of a failure. `repr` keeps all digits of a float."""
+    values = {}
     for row in rows:
         name = f"{row['arch']} | {row['proxy']} | seed {row['seed']}"
         if row["value"] is None:
-            kept[name] = f"failure: {row['error']}"
+            values[name] = f"failure: {row['error']}"
         else:
-            kept[name] = repr(row["value"])
-    return kept
+            values[name] = repr(row["value"])
+    return values
 
 
-def keep(out: Path, archs_from: Path | None) -> None:
-    kept: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
-    known_archs = json.loads(archs_from.read_text())["archs"] if archs_from else {}
-    kept.setdefault("archs", {})
+def keep_numbers(out: Path, archs_from: Path | None) -> None:
+    """Run all commands and write their numbers, skipping those that the file already has."""
+    numbers: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
+    earlier_archs = json.loads(archs_from.read_text())["archs"] if archs_from else {}
+    numbers.setdefault("archs", {})
 
     def save(name: str, values: Any) -> None:
-        kept[name] = values
-        out.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        numbers[name] = values
+        out.write_text(json.dumps(numbers, indent=1, sort_keys=True) + "\n")
         print(f"{name}: {len(values)} values", flush=True)
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -145,14 +127,14 @@ def keep(out: Path, archs_from: Path | None) -> None:
         # The most expensive spaces come last, so that an interrupted run has most of the values.
         spaces.sort(key=lambda name: name.startswith("autoformer"))
         for space in spaces:
-            if known_archs and space not in known_archs:
+            if earlier_archs and space not in earlier_archs:
                 continue  # a space that the old version does not have
-            kept["archs"].setdefault(space, known_archs.get(space) or sample_archs(space))
-            if f"scores of {space}" in kept:
+            numbers["archs"].setdefault(space, earlier_archs.get(space) or sample_archs(space))
+            if f"scores of {space}" in numbers:
                 continue
             arguments = [
                 "score",
-                *kept["archs"][space],
+                *numbers["archs"][space],
                 "--space",
                 space,
                 "--proxy",
@@ -167,14 +149,14 @@ def keep(out: Path, archs_from: Path | None) -> None:
                 ]
             else:
                 arguments += ["--data", "clicks:rows=400"]
-            save(f"scores of {space}", keep_values(run_command(arguments, folder)))
+            save(f"scores of {space}", collect_values(run_command(arguments, folder)))
         for name, arguments in SEARCHES.items():
-            if f"search {name}" not in kept:
+            if f"search {name}" not in numbers:
                 rows = run_command(["search", *arguments, "--run", str(folder / name)], folder)
-                save(f"search {name}", keep_values(rows))
+                save(f"search {name}", collect_values(rows))
                 report = run_command(["report", str(folder / name)], folder)
                 save(f"winner of search {name}", {"best": json.dumps(report.get("best"))})
-        if "training" not in kept:
+        if "training" not in numbers:
             run_command(["train", *TRAINING, "--run", str(folder / "train")], folder)
             facts = json.loads((folder / "train" / "train.json").read_text())
             values = {"loss": repr(facts["loss"]), "accuracy": repr(facts["accuracy"])}
@@ -191,7 +173,7 @@ def keep(out: Path, archs_from: Path | None) -> None:
             "--data-root",
             str(folder / "data"),
         ]
-        if "bench" not in kept and SHARED.is_dir():
+        if "bench" not in numbers and SHARED.is_dir():
             run_command(table, folder)
             arguments = [
                 "bench",
@@ -213,7 +195,7 @@ def drop_detail(value: str | None) -> str | None:
     return ":".join(value.split(":")[:2])
 
 
-def compare(before: Path, after: Path) -> int:
+def compare_numbers(before: Path, after: Path) -> int:
     """Print every difference and return how many there are."""
     old = json.loads(before.read_text())
     new = json.loads(after.read_text())
@@ -248,11 +230,11 @@ def main() -> None:
     compare_parser = commands.add_parser("compare")
     compare_parser.add_argument("before", type=Path)
     compare_parser.add_argument("after", type=Path)
-    asked = parser.parse_args()
-    if asked.command == "keep":
-        keep(asked.out, asked.archs)
+    options = parser.parse_args()
+    if options.command == "keep":
+        keep_numbers(options.out, options.archs)
     else:
-        sys.exit(1 if compare(asked.before, asked.after) else 0)
+        sys.exit(1 if compare_numbers(options.before, options.after) else 0)
 
 
 if __name__ == "__main__":
