@@ -361,11 +361,11 @@ SPACE: dict[str, tuple[Call, str]] = {
         lambda: load_tiny().with_options(channels=None),
         "channels must be a whole number",
     ),
-    "with_options(width=1.5) of one's own": (
+    "with_options(width=1.5) of a user's space": (
         lambda: tiny.with_options(width=1.5),
         "tiny(width=1.5): width is a whole",
     ),
-    "with_options(depth=2) of one's own": (
+    "with_options(depth=2) of a user's space": (
         lambda: tiny.with_options(depth=2),
         "no option of tiny is called 'depth'",
     ),
