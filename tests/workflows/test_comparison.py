@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -9,6 +10,7 @@ from tests.records import make_record
 from untrained.benchmarks.comparison import (
     ProxyScores,
     collect_scores,
+    collect_sizes,
     compare_with_truth,
     describe_shared_baseline,
     sort_results,
@@ -103,6 +105,36 @@ def test_intervals_contain_their_value_and_rows_are_flat():
     assert row["low"] <= row["spearman"] <= row["high"]
     assert (row["proxy"], row["n"], row["failed"]) == ("up", 5, 0)
     assert {"kendall", "kendall_low", "regret", "top_overlap", "precision_at_10"} <= set(row)
+    assert {"ndcg", "top_5_overlap", "regret_at_10", "size_controlled_spread"} <= set(row)
+
+
+def test_the_size_controlled_correlation_leaves_out_architectures_without_a_size():
+    truth = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
+    scores = (2.0, 1.0, 4.0, 3.0, None, 9.0, 6.0, 8.0, 5.0, 7.0)
+    params = (1.0, 3.0, 2.0, 4.0, 5.0, None, 8.0, 7.0, 6.0, 9.0)
+    flops = (2.0, 1.0, 3.0, 5.0, 4.0, 6.0, 7.0, 9.0, 8.0, 10.0)
+    columns = [
+        ProxyScores("params", "", "baseline", True, (params,)),
+        replace(UP, by_seed=(scores,)),
+        ProxyScores("flops", "", "baseline", True, (flops,)),
+    ]
+    sizes = collect_sizes(columns)
+    assert sizes == (params, flops)
+    complete = [0, 1, 2, 3, 6, 7, 8, 9]
+    ranks = []
+    for column in (scores, truth, params, flops):
+        ranks.append(stats.rankdata([column[index] for index in complete]))
+    inverse = np.linalg.inv(np.corrcoef(ranks))
+    expected = -inverse[0, 1] / (inverse[0, 0] * inverse[1, 1]) ** 0.5
+    result = compare_with_truth(columns[1], truth, sizes=sizes)
+    assert get_value(result, "size_controlled") == pytest.approx(expected)
+    row = result.row()
+    assert row["size_controlled_low"] <= row["size_controlled"] <= row["size_controlled_high"]
+    # Sizes themselves have no such correlation, and neither has a proxy without known sizes.
+    for column in (columns[0], columns[2]):
+        assert compare_with_truth(column, truth, sizes=sizes).statistics["size_controlled"] is None
+    assert compare_with_truth(columns[1], truth).statistics["size_controlled"] is None
+    assert collect_sizes(columns[:2]) == ()
 
 
 def test_scores_are_collected_by_seed():

@@ -10,12 +10,21 @@ from math import inf
 from statistics import fmean, stdev
 
 from untrained.benchmarks.result import Estimate, ProxyResult
-from untrained.benchmarks.statistics import STATISTICS, Statistic, bootstrap_interval, spearman
+from untrained.benchmarks.statistics import (
+    STATISTICS,
+    Statistic,
+    bootstrap_interval,
+    size_controlled,
+    spearman,
+)
 from untrained.seeds import make_generator
 from untrained.types import Arch, Failure, Record
 
 # One score per architecture; None if it is missing.
 SeedScores = tuple[float | None, ...]
+
+# The baselines that say how large an architecture is.
+SIZE_BASELINES = ("params", "flops")
 
 
 @dataclass(frozen=True)
@@ -95,13 +104,40 @@ def _find_first_failure(records: Iterable[Record]) -> Failure | None:
     return None
 
 
-def compare_with_truth(scores: ProxyScores, truth: Sequence[float], seed: int = 0) -> ProxyResult:
+def collect_sizes(columns: Iterable[ProxyScores]) -> tuple[SeedScores, ...]:
+    """Return parameters and FLOPs per architecture, which `compare_with_truth` holds fixed.
+
+    Ranks are compared, so the logarithm of a size would give the same result.
+
+    Args:
+        columns: Scores of all proxies and baselines.
+
+    Returns:
+        One column per size; empty if a baseline is missing.
+    """
+    sizes = []
+    for column in columns:
+        if column.kind == "baseline" and column.proxy in SIZE_BASELINES:
+            sizes.append(column.means)
+    if len(sizes) < len(SIZE_BASELINES):
+        return ()
+    return tuple(sizes)
+
+
+def compare_with_truth(
+    scores: ProxyScores,
+    truth: Sequence[float],
+    seed: int = 0,
+    sizes: Sequence[SeedScores] = (),
+) -> ProxyResult:
     """Compute every statistic of a proxy.
 
     Args:
         scores: The scores of the proxy.
         truth: The truth of the same architectures; higher is better.
         seed: Seed of the bootstrap.
+        sizes: Sizes of the same architectures. Without them, the size-controlled correlation is
+            undefined.
 
     Returns:
         Statistics with their mean over seeds, interval over architectures and spread over seeds.
@@ -112,6 +148,7 @@ def compare_with_truth(scores: ProxyScores, truth: Sequence[float], seed: int = 
     statistics = {}
     for statistic in STATISTICS:
         statistics[statistic.name] = estimate_statistic(statistic, pairs, seed)
+    statistics[size_controlled.name] = _estimate_at_equal_size(scores, truth, seed, sizes)
     means = scores.means
     return ProxyResult(
         proxy=scores.proxy,
@@ -178,8 +215,35 @@ def describe_shared_baseline(
     )
 
 
+def _estimate_at_equal_size(
+    scores: ProxyScores, truth: Sequence[float], seed: int, sizes: Sequence[SeedScores]
+) -> Estimate | None:
+    """Estimate the size-controlled correlation from the architectures that have all sizes."""
+    is_sized = [None not in arch_sizes for arch_sizes in zip(*sizes, strict=True)]
+    pairs = []
+    controls = []
+    for seed_scores in scores.by_seed:
+        sized_scores = list(seed_scores)
+        for index, complete in enumerate(is_sized):
+            if not complete:
+                sized_scores[index] = None
+        pairs.append(_pair_with_truth(tuple(sized_scores), truth, scores.higher_is_better))
+        seed_controls = []
+        for column in sizes:
+            control = []
+            for score, size in zip(sized_scores, column, strict=True):
+                if score is not None and size is not None:
+                    control.append(size)
+            seed_controls.append(control)
+        controls.append(seed_controls)
+    return estimate_statistic(size_controlled, pairs, seed, controls)
+
+
 def estimate_statistic(
-    statistic: Statistic, pairs: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0
+    statistic: Statistic,
+    pairs: Sequence[tuple[Sequence[float], Sequence[float]]],
+    seed: int = 0,
+    controls: Sequence[Sequence[Sequence[float]]] = (),
 ) -> Estimate | None:
     """Estimate a statistic from scores of several seeds.
 
@@ -189,23 +253,27 @@ def estimate_statistic(
         statistic: The statistic.
         pairs: Scores, oriented so that higher is better, and the truth; one pair per seed.
         seed: Seed of the bootstrap.
+        controls: The controls of the same architectures, one list of columns per pair; empty for a
+            statistic without controls.
 
     Returns:
         The estimate, or None if the statistic is undefined for every seed.
     """
+    if not controls:
+        controls = [()] * len(pairs)
     values = []
-    for scores, truth in pairs:
-        value = statistic(scores, truth)
+    for (scores, truth), pair_controls in zip(pairs, controls, strict=True):
+        value = statistic(scores, truth, pair_controls)
         if value is not None:
             values.append(value)
     if not values:
         return None
     lows = []
     highs = []
-    for scores, truth in pairs:
+    for (scores, truth), pair_controls in zip(pairs, controls, strict=True):
         # All seeds use the same resamples.
         rng = make_generator("bootstrap", statistic.name, seed)
-        interval = bootstrap_interval(statistic, scores, truth, rng)
+        interval = bootstrap_interval(statistic, scores, truth, rng, controls=pair_controls)
         if interval:
             lows.append(interval[0])
             highs.append(interval[1])

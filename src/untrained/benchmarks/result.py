@@ -1,5 +1,6 @@
 """The result of `untrained bench` and `untrained calibrate`: how well each proxy ranks architectures."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,16 @@ class BenchmarkResult:
             # The folder may have been moved since.
             facts["folder"] = str(folder)
             return BenchmarkResult(**facts)
+
+
+def choose_truth_digits(truth: Sequence[float]) -> int:
+    """Return how many decimals differences of the truth need.
+
+    Per cent need two, and fractions from 0 to 1 need four.
+    """
+    if truth and max(truth) - min(truth) <= 1:
+        return 4
+    return 2
 
 
 def _read_result(

@@ -14,6 +14,7 @@ from untrained.benchmarks.comparison import (
     ProxyScores,
     SeedScores,
     collect_scores,
+    collect_sizes,
     compare_with_truth,
     describe_shared_baseline,
     sort_results,
@@ -141,7 +142,10 @@ def bench(
     columns += combine_proxies(columns)
     for name in split_names(scores):
         columns.append(_read_published_scores(truth, name))
-    results = sort_results(compare_with_truth(column, truth.values) for column in columns)
+    sizes = collect_sizes(columns)
+    results = sort_results(
+        compare_with_truth(column, truth.values, sizes=sizes) for column in columns
+    )
 
     notes = [
         describe_shared_baseline(results, truth.values),

@@ -12,7 +12,12 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from untrained.benchmarks.comparison import collect_scores, compare_with_truth, sort_results
+from untrained.benchmarks.comparison import (
+    collect_scores,
+    collect_sizes,
+    compare_with_truth,
+    sort_results,
+)
 from untrained.benchmarks.result import FILE, BenchmarkResult, ProxyResult
 from untrained.command_text import format_options
 from untrained.config import DEFAULT_DATA, ComputeConfig
@@ -142,12 +147,12 @@ def calibrate(
 
     scoring = scorer.score(archs, proxies, "scoring")
     truth = [accuracies[arch] for arch in archs]
-    results = []
+    columns = []
     for one_proxy in proxies:
         by_seed, failures = collect_scores(scoring.records, one_proxy.measure, archs, (seed,))
-        column = make_proxy_scores(one_proxy, by_seed, failures)
-        results.append(compare_with_truth(column, truth))
-    ranked = sort_results(results)
+        columns.append(make_proxy_scores(one_proxy, by_seed, failures))
+    sizes = collect_sizes(columns)
+    ranked = sort_results(compare_with_truth(column, truth, sizes=sizes) for column in columns)
 
     best = recommend_proxy(ranked)
     recommended = _name_as_typed(best, proxy)

@@ -6,16 +6,17 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from untrained.benchmarks.result import BenchmarkResult, ProxyResult
+from untrained.benchmarks.result import BenchmarkResult, ProxyResult, choose_truth_digits
 from untrained.cli.terminal.console import SafeConsole
 
-WIDE_TERMINAL = 100  # columns; enough for all statistics
+WIDE_TERMINAL = 100  # columns; enough for all columns of the table
 
 
 def show_benchmark_result(result: BenchmarkResult, page: Path) -> None:
     """Print the proxies, best first, with intervals, failures and advice.
 
-    A narrow terminal shows fewer statistics; the report contains all of them.
+    The table has the most important statistics, and fewer of them on a narrow terminal. The report
+    and `--json` contain all of them.
     """
     console = SafeConsole()
     console.print(_make_table(result, wide=console.width >= WIDE_TERMINAL))
@@ -27,36 +28,46 @@ def show_benchmark_result(result: BenchmarkResult, page: Path) -> None:
 
 def _make_table(result: BenchmarkResult, wide: bool) -> Table:
     archs = f"{len(result.archs):,} architectures"
+    caption = "equal size: rank correlation with parameters and FLOPs held fixed"
+    if wide:
+        caption += "; cost: number of forward passes"
     table = Table(
         title=escape(f"Rank correlation with {result.truth_about} ({archs})"),
         title_justify="left",
-        caption="cost: number of forward passes",
+        caption=caption,
         caption_justify="left",
         box=SIMPLE_HEAD,
+        pad_edge=wide,
     )
     table.add_column("proxy", no_wrap=True)
-    headings = ["Spearman", "95 %"]
+    headings = ["Spearman", "95 %", "equal size"]
     if wide:
-        headings += ["Kendall", "top 10 %"]
-    headings += ["regret", "n", "failed", "cost"]
+        headings.append("top 5 %")
+    headings.append("regret")
+    if wide:
+        headings += ["n", "failed", "cost"]
+    else:
+        headings.append("failed")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
 
+    regret_digits = choose_truth_digits(result.truth)
     for proxy_result in result.proxy_results:
         cells = [
             escape(proxy_result.proxy),
             _format_statistic(proxy_result, "spearman", digits=3),
             _format_interval(proxy_result),
+            _format_statistic(proxy_result, "size_controlled", digits=3),
         ]
         if wide:
-            cells.append(_format_statistic(proxy_result, "kendall", digits=3))
-            cells.append(_format_statistic(proxy_result, "top_overlap", digits=2))
-        cells += [
-            _format_statistic(proxy_result, "regret", digits=2),
-            f"{proxy_result.n:,}",
-            str(proxy_result.failed or ""),
-            "" if proxy_result.cost is None else f"{proxy_result.cost:g}",
-        ]
+            cells.append(_format_statistic(proxy_result, "top_5_overlap", digits=2))
+        cells.append(_format_statistic(proxy_result, "regret", regret_digits))
+        failed = str(proxy_result.failed or "")
+        if wide:
+            cost = "" if proxy_result.cost is None else f"{proxy_result.cost:g}"
+            cells += [f"{proxy_result.n:,}", failed, cost]
+        else:
+            cells.append(failed)
         # Baselines are bold: a proxy is useful only if it ranks better than they do.
         style = "bold" if proxy_result.kind == "baseline" else None
         table.add_row(*cells, style=style)

@@ -5,7 +5,12 @@ from html import escape
 from typing import NamedTuple
 
 from untrained import formatting
-from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
+from untrained.benchmarks.result import (
+    BenchmarkResult,
+    Estimate,
+    ProxyResult,
+    choose_truth_digits,
+)
 from untrained.reports.pages.html import (
     DASH,
     fold,
@@ -23,6 +28,18 @@ from untrained.reports.pages.html import (
 LABELS = {"baseline": "baseline", "other": "third party", "combination": "combination"}
 
 _EXPLANATIONS = {
+    "size_controlled": (
+        "Equal size: Spearman rank correlation with the ranks of parameters and FLOPs held fixed; "
+        "what the score knows beyond size."
+    ),
+    "ndcg": (
+        "nDCG: quality of the whole order, in which the first places count most; also a random "
+        "order is far above 0."
+    ),
+    "top_5_overlap": (
+        "Top 5 %: fraction of the best twentieth by score that is in the best twentieth by ground "
+        "truth."
+    ),
     "top_overlap": (
         "Top 10 %: fraction of the best tenth by score that is in the best tenth by ground truth."
     ),
@@ -31,7 +48,14 @@ _EXPLANATIONS = {
         "Regret: ground truth of the best architecture minus that of the architecture with the best "
         "score."
     ),
+    "regret_at_10": (
+        "Regret of 10: the same for the best of the ten highest scores; of equal scores at the "
+        "border the worst count."
+    ),
 }
+
+# The statistics in the main table. A second table has the others, because a page has no room for all.
+_MAIN_STATISTICS = ("size_controlled", "top_5_overlap", "top_overlap", "precision_at_10", "regret")
 
 FormatValue = Callable[[float], str]
 
@@ -56,7 +80,13 @@ def make_proxies_section(result: BenchmarkResult) -> str:
     """Show all statistics, best proxy first. A column without values is left out."""
     if not result.proxy_results:
         return make_section("Proxies", make_paragraph("No proxy was evaluated."))
-    statistics = _list_statistics(result)
+    statistics = {}
+    more_statistics = {}
+    for name, statistic in _list_statistics(result).items():
+        if name in _MAIN_STATISTICS:
+            statistics[name] = statistic
+        else:
+            more_statistics[name] = statistic
     has_spread = any(_get_spread(proxy) is not None for proxy in result.proxy_results)
     head = [("", "Proxy"), ("num", "Spearman"), ("num", "95 % interval")]
     if has_spread:
@@ -74,10 +104,26 @@ def make_proxies_section(result: BenchmarkResult) -> str:
         make_table("benchmark", head, rows),
         make_paragraph(_explain_columns(statistics, has_spread), "note"),
     ]
+    if more_statistics:
+        parts.append(fold("More statistics", _make_more_statistics(result, more_statistics)))
     descriptions = {proxy.proxy: proxy.about for proxy in result.proxy_results if proxy.about}
     if descriptions:
         parts.append(fold("What the proxies measure", make_fact_list(descriptions)))
     return make_section("Proxies", *parts)
+
+
+def _make_more_statistics(result: BenchmarkResult, statistics: dict[str, _StatisticColumn]) -> str:
+    """Return a table of the statistics for which the main table has no room."""
+    head = [("", "Proxy")]
+    for statistic in statistics.values():
+        head.append(("num", statistic.heading))
+    rows = []
+    for proxy in result.proxy_results:
+        cells = [make_html_cell(_make_proxy_name(proxy), "proxy")]
+        cells += _make_statistic_cells(proxy, statistics)
+        rows.append(make_row(cells))
+    explanations = _list_explanations(statistics)
+    return make_table("benchmark", head, rows) + make_paragraph(" ".join(explanations), "note")
 
 
 def _get_spread(proxy: ProxyResult) -> float | None:
@@ -90,15 +136,24 @@ def _get_spread(proxy: ProxyResult) -> float | None:
 
 def _list_statistics(result: BenchmarkResult) -> dict[str, _StatisticColumn]:
     """Return the statistics that at least one proxy has, except Spearman's; usual ones first."""
-    regret_heading = "Regret"
+    unit = ""
     if result.truth_unit:
-        regret_heading += f",\u00a0{result.truth_unit}"
+        unit = f",\u00a0{result.truth_unit}"
+    regret_digits = choose_truth_digits(result.truth)
+
+    def format_regret(value: float) -> str:
+        return formatting.format_fixed(value, regret_digits)
+
     statistics = {
+        "size_controlled": _StatisticColumn("Equal\u00a0size", format_correlation),
         "kendall": _StatisticColumn("Kendall", format_correlation),
         "pearson": _StatisticColumn("Pearson", format_correlation),
+        "ndcg": _StatisticColumn("nDCG", format_correlation),
+        "top_5_overlap": _StatisticColumn("Top 5\u00a0%", _format_fraction),
         "top_overlap": _StatisticColumn("Top 10\u00a0%", _format_fraction),
         "precision_at_10": _StatisticColumn("Top\u00a010", _format_fraction),
-        "regret": _StatisticColumn(regret_heading, lambda value: formatting.format_fixed(value, 2)),
+        "regret": _StatisticColumn(f"Regret{unit}", format_regret),
+        "regret_at_10": _StatisticColumn(f"Regret of\u00a010{unit}", format_regret),
     }
     present: set[str] = set()
     for proxy in result.proxy_results:
@@ -119,21 +174,19 @@ def _explain_columns(names: Iterable[str], has_spread: bool) -> str:
     text = "The 95 % confidence interval is over architectures"
     if has_spread:
         text += "; \u00b1 is the standard deviation over seeds"
-    sentences = [f"{text}."]
-    for name in names:
-        if name in _EXPLANATIONS:
-            sentences.append(_EXPLANATIONS[name])
+    sentences = [f"{text}.", *_list_explanations(names)]
     sentences.append("Cost: equivalent number of forward passes.")
     return " ".join(sentences)
+
+
+def _list_explanations(names: Iterable[str]) -> list[str]:
+    return [_EXPLANATIONS[name] for name in names if name in _EXPLANATIONS]
 
 
 def _make_proxy_row(
     proxy: ProxyResult, statistics: dict[str, _StatisticColumn], has_spread: bool
 ) -> str:
     main = proxy.statistics.get("spearman")
-    name = make_code(proxy.proxy)
-    if proxy.kind in LABELS:
-        name += f' <span class="label">{escape(LABELS[proxy.kind])}</span>'
     value = DASH
     interval = ""
     spread = ""
@@ -143,15 +196,13 @@ def _make_proxy_row(
         if main.spread is not None:
             spread = format_correlation(main.spread)
     cells = [
-        make_html_cell(name, "proxy"),
+        make_html_cell(_make_proxy_name(proxy), "proxy"),
         make_text_cell(value, "num score"),
         make_text_cell(interval, "num soft"),
     ]
     if has_spread:
         cells.append(make_text_cell(spread, "num soft"))
-    for statistic_name, statistic in statistics.items():
-        estimate = proxy.statistics.get(statistic_name)
-        cells.append(make_html_cell(_make_estimate(estimate, statistic.format_value), "num"))
+    cells += _make_statistic_cells(proxy, statistics)
     cost = DASH
     if proxy.cost is not None:
         cost = f"{proxy.cost:.3g}"
@@ -159,6 +210,22 @@ def _make_proxy_row(
     cells.append(make_text_cell(_format_failures(proxy), "soft failed"))
     cells.append(make_text_cell(cost, "num"))
     return make_row(cells, f"k-{get_kind(proxy)}")
+
+
+def _make_proxy_name(proxy: ProxyResult) -> str:
+    """Return the name of a proxy with a label of its kind, if the kind has one."""
+    name = make_code(proxy.proxy)
+    if proxy.kind in LABELS:
+        name += f' <span class="label">{escape(LABELS[proxy.kind])}</span>'
+    return name
+
+
+def _make_statistic_cells(proxy: ProxyResult, statistics: dict[str, _StatisticColumn]) -> list[str]:
+    cells = []
+    for name, statistic in statistics.items():
+        estimate = proxy.statistics.get(name)
+        cells.append(make_html_cell(_make_estimate(estimate, statistic.format_value), "num"))
+    return cells
 
 
 def _make_estimate(estimate: Estimate | None, format_value: FormatValue) -> str:
