@@ -363,7 +363,7 @@ SPACE: dict[str, tuple[Call, str]] = {
     ),
     "with_options(width=1.5) of a user's space": (
         lambda: tiny.with_options(width=1.5),
-        "tiny(width=1.5): width is a whole",
+        "tiny(width=1.5): width must be a whole",
     ),
     "with_options(depth=2) of a user's space": (
         lambda: tiny.with_options(depth=2),
