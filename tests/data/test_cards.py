@@ -51,9 +51,7 @@ def test_many_classes_are_summarised_by_the_largest_and_the_smallest(tmp_path):
     (line,) = [
         line for line in make_card(tmp_path / "photos").lines() if line.startswith("classes")
     ]
-    assert (
-        line == "classes: from k1 1 to k14 14; the largest has 14 times as many as the smallest"
-    )
+    assert line == "classes: from k1 1 to k14 14; the largest has 14 times as many as the smallest"
 
 
 @pytest.mark.parametrize(

@@ -379,7 +379,10 @@ def test_writing_into_images_does_not_change_the_cache(photos):
 
 def test_an_unusable_data_root_is_refused(photos):
     (photos.parent / "root").write_text("a file")
-    with pytest.raises(UsageError, match=r"the cache of pictures .* cannot be written: .*; name another --data-root"):
+    with pytest.raises(
+        UsageError,
+        match=r"the cache of pictures .* cannot be written: .*; name another --data-root",
+    ):
         open_folder(photos).batch(1)
 
 
