@@ -143,6 +143,18 @@ def test_meco_sums_the_smallest_eigenvalues_of_channel_correlations():
     assert repeated == pytest.approx(sum(lowest) + lowest[2], rel=1e-9)
 
 
+def test_meco_is_zero_for_more_channels_than_positions():
+    """Centred rows of n positions span n - 1 dimensions, so that n rows are linearly dependent."""
+    wide = torch.randn(9, 9, dtype=torch.float64)
+    lowest = sum_correlations(wide.numpy())
+    assert lowest == pytest.approx(0, abs=1e-12)
+    # The convolution returns 9 channels of 3 x 3 positions, and so does the identity behind it.
+    model = make_network(
+        nn.Conv2d(3, 9, 3), nn.Identity(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(9, 3)
+    )
+    assert score("meco", model, make_images(1, side=5)) == pytest.approx(0, abs=1e-12)
+
+
 def test_a_constant_channel_has_no_correlation_with_any():
     model, x = make_conv_net()
     with torch.no_grad():

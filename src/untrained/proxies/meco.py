@@ -76,6 +76,11 @@ def sample_channels(feature: Feature, channels: int, draw: torch.Generator) -> t
 
 def _smallest_eigenvalues(X: Tensor) -> Tensor:
     """lambda_min of the correlations of rows, (k, channels, positions) -> (k,)"""
+    count, channels, positions = X.shape
+    # Centred rows span at most positions - 1 dimensions, so that more channels are linearly
+    # dependent. This also spares the decomposition for the widest layers of a network.
+    if channels >= positions:
+        return X.new_zeros(count)
     centred = X - X.mean(2, keepdim=True)
     norms = centred.norm(dim=2, keepdim=True)
     # In float32 a constant channel is not exactly zero after centring.
