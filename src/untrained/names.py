@@ -339,7 +339,9 @@ def require_trusted_code(name: str, fingerprint: str | None, origin: str, comman
     if code is None:
         if base.startswith("untrained."):  # a module of this package
             return
-        raise UsageError(f"{origin} needs {base}, which was not found; give its location: {command}")
+        raise UsageError(
+            f"{origin} needs {base}, which was not found; give its location: {command}"
+        )
     if fingerprint is not None and fingerprint != code.fingerprint:
         raise UsageError(
             f"{base} has changed since {origin} was made; to use it as it is now: {command}"
