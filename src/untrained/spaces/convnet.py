@@ -65,7 +65,7 @@ class BlockPlan:
         return self.stride == 1 and self.cin == self.cout
 
     @property
-    def inverted(self) -> InvertedPlan:
+    def inverted_plan(self) -> InvertedPlan:
         """The plan of an inverted residual block."""
         return InvertedPlan(
             self.cin, self.cout, self.stride, self.expansion, self.kernel, self.squeeze
@@ -74,7 +74,7 @@ class BlockPlan:
     def count(self, pixels_before: int, pixels_after: int) -> Counts:
         """Return parameters and multiply-adds."""
         if self.kind == "inverted":
-            return self.inverted.count(pixels_before, pixels_after)
+            return self.inverted_plan.count(pixels_before, pixels_after)
         if self.kind == "residual":
             return self._count_residual(pixels_after)
         return self._count_convnext(pixels_after)
@@ -290,7 +290,7 @@ class ConvNet(nn.Module):
 def build_block(plan: BlockPlan) -> nn.Module:
     """Build one block."""
     if plan.kind == "inverted":
-        return InvertedResidual(plan.inverted)
+        return InvertedResidual(plan.inverted_plan)
     if plan.kind == "residual":
         return PlannedResidualBlock(plan)
     return ConvNeXtBlock(plan)

@@ -41,7 +41,7 @@ class InvertedPlan:
         return self.cin * self.expansion
 
     @property
-    def squeezed(self) -> int:
+    def squeezed_channels(self) -> int:
         """Channels inside the squeeze-and-excitation."""
         return max(1, self.cin // _SE_REDUCTION)
 
@@ -61,8 +61,8 @@ class InvertedPlan:
         params += depthwise + 2 * self.hidden
         flops += depthwise * pixels_after
         if self.squeeze:
-            params += 2 * self.hidden * self.squeezed + self.squeezed + self.hidden
-            flops += 2 * self.hidden * self.squeezed
+            params += 2 * self.hidden * self.squeezed_channels + self.squeezed_channels + self.hidden
+            flops += 2 * self.hidden * self.squeezed_channels
         params += self.hidden * self.cout + 2 * self.cout
         flops += self.hidden * self.cout * pixels_after
         return Counts(params, flops)
@@ -83,7 +83,7 @@ class InvertedResidual(nn.Module):
         depthwise = ConvNormReLU(hidden, hidden, plan.kernel, plan.stride, groups=hidden)
         steps.append(depthwise)
         if plan.squeeze:
-            steps.append(SqueezeExcitation(hidden, plan.squeezed))
+            steps.append(SqueezeExcitation(hidden, plan.squeezed_channels))
         steps.append(nn.Conv2d(hidden, plan.cout, 1, bias=False))
         steps.append(nn.BatchNorm2d(plan.cout))
         self.steps = nn.Sequential(*steps)
