@@ -5,6 +5,7 @@ other scores (`fingerprint_batch`).
 """
 
 from collections.abc import Iterator, Sequence, Sized
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,8 @@ from untrained.types import Batch, Task
 
 # The task of all samples from Python has this name, so equal samples have equal keys.
 DATASET_NAME = "tensor"
+# Samples whose labels are read to find out how many classes there are.
+_LABELS_READ = 1024
 _FORMS = "give a tensor of inputs, or a pair (inputs, targets)"
 
 
@@ -93,6 +96,24 @@ def read_samples(data: object) -> tuple[Tensor, Tensor | None]:
             "the targets are complex numbers; give labels, such as torch.tensor([0, 1, 2])"
         )
     return inputs, targets
+
+
+def make_samples_source(samples: Samples, like: Task) -> DataSource:
+    """Make a data source of samples in Python for networks that are built for them.
+
+    Args:
+        samples: The samples.
+        like: A task of the networks. It has the number of classes, unless more labels are among
+            the first samples.
+    """
+    input_shape = tuple(samples.read_first_input().shape[1:])
+    task = Task(DATASET_NAME, input_shape, like.num_classes, like.loss)
+    source = samples.make_source(task)
+    labels = source.batch(_LABELS_READ).targets
+    if like.loss == "cross_entropy" and not labels.is_floating_point():
+        classes = max(like.num_classes, int(labels.max()) + 1)
+        source = samples.make_source(replace(task, num_classes=classes))
+    return source
 
 
 class _TensorSamples:

@@ -12,10 +12,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from untrained.config import DEFAULT_DATA, DEFAULT_PROXY, ComputeConfig, SearchConfig
 from untrained.data import DataSource
+from untrained.data.samples import DATASET_NAME, Samples, is_samples, open_samples
 from untrained.engine import make_worker_setup, open_executor
 from untrained.engine.executors.base import Executor
 from untrained.engine.failures import catch_failure
@@ -136,7 +137,7 @@ def search(
     proxy: str | Proxy = DEFAULT_PROXY,
     strategy: str = "random",
     budget: int | None = None,
-    data: str | Path = DEFAULT_DATA,
+    data: object = DEFAULT_DATA,
     *,
     limits: Mapping[str, str | float | None] | None = None,
     device: str = "cpu",
@@ -153,7 +154,8 @@ def search(
         proxy: A proxy, or its name; "auto" for the one that a calibration of this space recommends.
         strategy: Name of the strategy, with options in brackets: "evolution(population=32)".
         budget: Number of architectures to score; 100 if nothing else ends the search.
-        data: Name of the data that networks see, such as "digits" or "folder:./photos".
+        data: What networks see: a name such as "digits" or "folder:./photos", a tensor or numpy
+            array of inputs, a pair of inputs and labels, a torch Dataset or a DataLoader.
         limits: What an architecture may cost: {"params": "1M", "latency": "5ms"}. There are params,
             min_params, flops, memory and latency, which is measured on this machine.
         device: A torch device.
@@ -196,6 +198,10 @@ def search(
     if isinstance(proxy, Proxy):
         proxy_object = proxy
         proxy = proxy.label
+    samples = None
+    if is_samples(data):
+        samples = open_samples(data)
+        data = DATASET_NAME
     if isinstance(data, Path):
         data = str(data)
     config = SearchConfig(
@@ -203,12 +209,12 @@ def search(
         proxy=proxy,
         strategy=strategy,
         budget=budget,
-        data=data,
+        data=cast(str, data),  # anything else is refused there
         limits=limits or {},
         compute=ComputeConfig(**compute_options),
         **search_options,
     )
-    return run_search(config, on_progress, space=space_object, proxy=proxy_object)
+    return run_search(config, on_progress, space=space_object, proxy=proxy_object, samples=samples)
 
 
 def run_search(
@@ -217,6 +223,7 @@ def run_search(
     *,
     space: Space | None = None,
     proxy: Proxy | None = None,
+    samples: Samples | None = None,
     on_data: Callable[[DataSource], None] | None = None,
 ) -> SearchResult:
     """Search a space and keep everything in a run folder; the same config resumes.
@@ -226,6 +233,7 @@ def run_search(
         on_progress: Called after every architecture and every step.
         space: The space itself, if it cannot be loaded by the name in `config`.
         proxy: The proxy itself, if it cannot be loaded by the name in `config`.
+        samples: The data, if they are objects in Python.
         on_data: Called with the data before the work begins.
 
     Returns:
@@ -235,7 +243,9 @@ def run_search(
         UsageError: Something does not exist, or the folder holds another run.
         Interrupted: Ctrl-C was pressed during the warm-up, when there was nothing to rank.
     """
-    setup = prepare_search(config, on_progress, space=space, proxy=proxy, on_data=on_data)
+    setup = prepare_search(
+        config, on_progress, space=space, proxy=proxy, samples=samples, on_data=on_data
+    )
     run = _open_run(setup)
     weights = _warm_up(setup, run)
     with _open_executor(setup, run, weights) as executor:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from untrained.config import Limits, SearchConfig
 from untrained.data import DataSource, load_data, with_input_size
+from untrained.data.samples import Samples, make_samples_source
 from untrained.engine import SeedBatches
 from untrained.engine.devices import parse_device_name
 from untrained.progress import ProgressCallback
@@ -84,6 +85,7 @@ def prepare_search(
     *,
     space: Space | None = None,
     proxy: Proxy | None = None,
+    samples: Samples | None = None,
     on_data: Callable[[DataSource], None] | None = None,
 ) -> SearchSetup:
     """Load space, data and proxies, and make the strategy. Nothing is written.
@@ -93,6 +95,7 @@ def prepare_search(
         on_progress: Called after every architecture and every step.
         space: The space itself, if it cannot be loaded by the name in `config`.
         proxy: The proxy itself, if it cannot be loaded by the name in `config`.
+        samples: The data, if they are objects in Python.
         on_data: Called with the data once they are loaded.
 
     Raises:
@@ -111,7 +114,7 @@ def prepare_search(
     strategy_spec = StrategySpec.parse(config.strategy)
     plan = _plan_scoring(config, strategy_spec, proxy or config.proxy, budget)
 
-    source = _load_source(config, loaded_space, on_data)
+    source = _load_source(config, loaded_space, samples, on_data)
     warm_up = None
     if config.warm_up:
         warm_up = WarmUp.parse(config.warm_up, source)
@@ -184,11 +187,17 @@ def _plan_scoring(
 
 
 def _load_source(
-    config: SearchConfig, space: Space, on_data: Callable[[DataSource], None] | None
+    config: SearchConfig,
+    space: Space,
+    samples: Samples | None,
+    on_data: Callable[[DataSource], None] | None,
 ) -> DataSource:
     """Load the data, and refuse data that networks of the space do not take."""
     task = with_input_size(space.task, config.input_size)
-    source = load_data(config.data, task, config.data_root)
+    if samples is not None:
+        source = make_samples_source(samples, task)
+    else:
+        source = load_data(config.data, task, config.data_root)
     check_data(space, source.task)
     if on_data is not None:
         on_data(source)

@@ -1,0 +1,69 @@
+"""A search on data that the caller has in Python."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import untrained as ut
+from untrained.errors import UsageError
+
+SPACE = "nasbench201(channels=2,cells=1)"
+INPUTS = torch.randn(40, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(40) % 12
+
+
+def search(data: object, folder, **options) -> "ut.workflows.search.SearchResult":
+    return ut.search(
+        SPACE, "naswot(samples=8)", budget=3, data=data, run=folder, workers=1, **options
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        INPUTS,
+        INPUTS.numpy(),
+        (INPUTS, LABELS),
+        (INPUTS.numpy(), LABELS.numpy()),
+        TensorDataset(INPUTS, LABELS),
+        DataLoader(TensorDataset(INPUTS, LABELS), batch_size=10),
+    ],
+    ids=["tensor", "array", "tensors", "arrays", "Dataset", "DataLoader"],
+)
+def test_a_search_takes_samples_of_any_kind(data, tmp_path):
+    result = search(data, tmp_path / "run")
+    assert len(result.ranking.standings) + len(result.ranking.failed) == 3
+    assert {record.task.input_shape for record in result.records} == {(3, 8, 8)}
+    assert result.run.config.data == "tensor"
+
+
+def test_networks_have_an_output_for_every_label(tmp_path):
+    """NAS-Bench-201 has ten classes by default, and these labels need twelve."""
+    result = search((INPUTS, LABELS), tmp_path / "run")
+    assert {record.task.num_classes for record in result.records} == {12}
+    without_labels = search(INPUTS, tmp_path / "other")
+    assert {record.task.num_classes for record in without_labels.records} == {10}
+
+
+def test_the_same_samples_resume_and_other_samples_are_measured_again(tmp_path):
+    first = search(INPUTS, tmp_path / "run")
+    again = search(INPUTS.clone(), tmp_path / "run")
+    assert [r.value for r in again.records] == [r.value for r in first.records]
+    assert [r.key for r in again.records] == [r.key for r in first.records]
+    other = search(INPUTS + 1, tmp_path / "run")
+    assert not {r.data for r in other.records if r.proxy.startswith("naswot")} & {
+        r.data for r in first.records if r.proxy.startswith("naswot")
+    }
+
+
+def test_samples_without_parts_cannot_be_trained_on(tmp_path):
+    with pytest.raises(UsageError, match="nothing to learn from"):
+        search(INPUTS, tmp_path / "run", confirm=1)
+
+
+@pytest.mark.parametrize("data", [5, None, {"x": 1}, np.array(["a"])])
+def test_other_objects_are_refused_in_one_line(data, tmp_path):
+    with pytest.raises(UsageError) as caught:
+        search(data, tmp_path / "run")
+    assert "\n" not in str(caught.value)
