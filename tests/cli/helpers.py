@@ -61,7 +61,7 @@ COMMANDS = {
     "--seed --seeds --device --workers --networks-per-batch --ray --time-limit --run --data-root --json",
     "score": "networks --rank --proxy --space --input-shape --classes --data --label --warm-up --seeds "
     "--device --data-root --json",
-    "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --warm-up --seed "
+    "bench": "--space --table --dataset --proxy --samples --seeds --benchmark --metric --scores --data --warm-up --seed "
     "--device --workers --networks-per-batch --ray --time-limit --run --data-root --json",
     "calibrate": "--space --data --label --proxy --trainings --epochs --samples --seed --device --workers --ray "
     "--time-limit --run --data-root --json",

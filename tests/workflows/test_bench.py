@@ -168,6 +168,42 @@ def test_a_result_can_be_read_from_its_folder(load_table, data_root, tmp_path):
         BenchmarkResult.read(tmp_path)
 
 
+def test_the_size_controlled_correlation_holds_the_sizes_of_the_table_fixed(
+    load_table, data_root, tmp_path
+):
+    table = load_table("nasbench201")
+    options = {"samples": 40, "data": "noise", "run": tmp_path, "data_root": data_root}
+    result = bench("nasbench201", "depth", **options)
+    rows = index_by_proxy(result)
+    # Parameters and FLOPs have the same order in this space, so one of them is enough.
+    sizes = table.values(result.archs, "cifar10_params")
+    columns = (rows["depth"].scores, result.truth, sizes)
+    inverse = np.linalg.inv(np.corrcoef([stats.rankdata(column) for column in columns]))
+    expected = -inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1])
+    estimate = rows["depth"].statistics["size_controlled"]
+    assert estimate.value == pytest.approx(expected)
+    assert estimate.low < estimate.value < estimate.high
+    assert rows["params"].statistics["size_controlled"] is None
+    assert rows["flops"].statistics["size_controlled"] is None
+
+
+def test_a_note_says_how_well_two_trainings_agree(load_table, data_root, tmp_path):
+    table = load_table("nasbench201")
+    options = {"samples": 40, "data": "noise", "data_root": data_root}
+    result = bench("nasbench201", "params", run=tmp_path / "a", **options)
+    seeds = [table.values(result.archs, f"cifar10_test_200_seed{seed}") for seed in range(3)]
+    seeds = np.array(seeds)
+    pairs = []
+    for results in seeds.T:
+        pairs.append(results[np.isfinite(results)][:2])
+    pairs = np.array([pair for pair in pairs if len(pair) == 2])
+    expected = stats.spearmanr(pairs[:, 0], pairs[:, 1]).statistic
+    (note,) = [note for note in result.notes if note.startswith("Noise ceiling")]
+    assert f"the same {len(pairs)} networks have a rank correlation of {expected:.3f}" in note
+    other = bench("nasbench201", "params", "cifar100", run=tmp_path / "b", **options)
+    assert not any(note.startswith("Noise ceiling") for note in other.notes)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

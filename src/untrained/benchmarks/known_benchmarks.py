@@ -75,7 +75,8 @@ def list_benchmarks(space: str) -> list[str]:
     if not names:
         spaces = ", ".join(dict.fromkeys(benchmark.space for benchmark in BENCHMARKS.values()))
         raise UsageError(
-            f"there is no table of known results for {space}; there are tables for {spaces}"
+            f"there is no table of known results for {space}; there are tables for {spaces}, "
+            "and --table reads your own"
         )
     return names
 

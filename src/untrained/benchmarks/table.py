@@ -5,8 +5,9 @@ validation and test accuracy cannot be confused. A table may contain only a part
 `rows` and `size` tell how much.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -23,6 +24,8 @@ Split = Literal["train", "val", "test"]
 
 # Above this size a benchmark is described by its order of magnitude.
 _LARGEST_EXACT_SIZE = 1e9
+# Variant of a metric that is the result of one training.
+_SEED_VARIANT = re.compile(r"seed\d+")
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class BenchmarkTable:
         space: Name of the space.
         path: The file.
         rows: Number of architectures in the table.
-        size: Number of architectures in the whole benchmark.
+        size: Number of architectures in the whole benchmark; None for a table of the user.
         metrics: Columns of results.
         scores: Columns of scores that others published.
         counts: Number of architectures that have a number, by column.
@@ -110,7 +113,7 @@ class BenchmarkTable:
     space: str
     path: Path
     rows: int
-    size: int
+    size: int | None
     metrics: tuple[Metric, ...]
     scores: tuple[PublishedScore, ...]
     counts: dict[str, int]
@@ -118,6 +121,8 @@ class BenchmarkTable:
     _numbers: dict[str, NDArray[np.float64]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    # The architectures of a table in memory; empty if they are in the file.
+    _archs: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def open(cls, path: Path, name: str) -> "BenchmarkTable":
@@ -143,9 +148,51 @@ class BenchmarkTable:
             reason = f"has a header that cannot be read ({error})"
             raise parquet.make_damage_error(path, name, reason) from error
 
+    @classmethod
+    def make(
+        cls,
+        name: str,
+        space: str,
+        archs: tuple[str, ...],
+        columns: Mapping[Metric, NDArray[np.float64]],
+        sources: tuple[TableSource, ...] = (),
+    ) -> "BenchmarkTable":
+        """Make a table in memory, such as that of a user.
+
+        Args:
+            name: Name of the table.
+            space: Name of the space.
+            archs: The architectures, each of them once.
+            columns: One number per architecture, NaN where a number is missing.
+            sources: Files that the numbers come from.
+        """
+        numbers = {}
+        counts = {}
+        for metric, values in columns.items():
+            values.flags.writeable = False
+            numbers[metric.name] = values
+            counts[metric.name] = int(np.isfinite(values).sum())
+        return cls(
+            name=name,
+            space=space,
+            path=Path(name),
+            rows=len(archs),
+            size=None,
+            metrics=tuple(columns),
+            scores=(),
+            counts=counts,
+            sources=sources,
+            _numbers=numbers,
+            _archs=archs,
+        )
+
     @property
     def about(self) -> str:
         """A short description of the content."""
+        if self.size is None:
+            default_metrics = [metric for metric in self.metrics if not metric.variant]
+            archs = format_count(self.rows, "architecture")
+            return f"{archs} and {format_count(len(default_metrics), 'metric')}"
         size = f"{self.size:,}"
         if self.size >= _LARGEST_EXACT_SIZE:
             size = f"about {self.size:.1e}"
@@ -227,6 +274,17 @@ class BenchmarkTable:
             raise unknown_name_error(f"score in {self.name}", proxy, names)
         return self._require_one(_filter_columns(self.scores, conditions), of_proxy, conditions)
 
+    def list_seed_metrics(self, metric: Metric) -> list[Metric]:
+        """Return the metrics that are single trainings of a metric: variants `seed0`, `seed1`."""
+        seed_metrics = []
+        for candidate in self.metrics:
+            same_except_seed = replace(
+                candidate, variant=metric.variant, about=metric.about, source=metric.source
+            )
+            if same_except_seed == metric and _SEED_VARIANT.fullmatch(candidate.variant):
+                seed_metrics.append(candidate)
+        return seed_metrics
+
     def count(self, column: Column | str) -> int:
         """Return how many architectures have a number in a column."""
         return self.counts[self._find_column_name(column)]
@@ -258,7 +316,7 @@ class BenchmarkTable:
 
     @cached_property
     def _row_by_arch(self) -> dict[str, int]:
-        archs = parquet.read_archs(self.path, self.name)
+        archs = self._archs or parquet.read_archs(self.path, self.name)
         return {arch: row for row, arch in enumerate(archs)}
 
     def _find_column_name(self, column: Column | str) -> str:

@@ -1,5 +1,6 @@
 """`untrained bench`: compare proxies with a table of known results."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,8 +27,17 @@ from untrained.cli.options import (
 def bench(
     space: Annotated[
         str,
-        typer.Option(help="Search space with known results.", rich_help_panel=WHAT),
+        typer.Option(
+            help="Search space with known results, or your own with --table.", rich_help_panel=WHAT
+        ),
     ] = "nasbench201",
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV or parquet file with results of your own: columns arch and accuracy.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     dataset: Annotated[
         str | None,
         typer.Option(
@@ -48,7 +58,7 @@ def bench(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Metric of the table to compare with: cifar10_val_12.",
+            help="Metric of the table to compare with: cifar10_val_12, or a column of --table.",
             show_default="test accuracy after the longest training",
             rich_help_panel=WHAT,
         ),
@@ -88,7 +98,7 @@ def bench(
 
     The result is the rank correlation of each proxy and of simple baselines with the known
     accuracy, with confidence intervals. Import the tables of known results once with `untrained
-    data import`.
+    data import`, or give results of your own with --table.
 
     Example: untrained bench --space nasbench201 --dataset cifar10 --samples 1000 --proxy dextr,zico
     """
@@ -108,6 +118,7 @@ def bench(
             space,
             proxy,
             dataset,
+            table=table,
             benchmark=benchmark,
             metric=metric,
             samples=samples,

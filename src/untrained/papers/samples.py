@@ -268,11 +268,11 @@ def _describe_deviations(
     dataset = truth.metric.dataset
     deviations = []
     # A space such as DARTS has about 1e18 architectures, so no table of it is complete.
-    if len(table) < table.size and table.size < 1e9:
+    if table.size is not None and len(table) < table.size < 1e9:
         deviations.append(
             f"{task.label}: our table contains {len(table):,} of {table.size:,} architectures."
         )
-    if truth.metric.about.startswith("a surrogate"):
+    if "surrogate" in truth.metric.about:
         deviations.append(
             f"{task.label}: accuracies are predictions of a surrogate for {len(table):,} cells, "
             "not trainings."

@@ -8,7 +8,7 @@ and a call with more samples measures only the new architectures.
 from datetime import datetime
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from untrained.benchmarks.comparison import (
     ProxyScores,
@@ -19,6 +19,7 @@ from untrained.benchmarks.comparison import (
     describe_shared_baseline,
     sort_results,
 )
+from untrained.benchmarks.noise_ceiling import measure_noise_ceiling
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.command_text import format_options
 from untrained.config import ComputeConfig
@@ -26,6 +27,8 @@ from untrained.data import DataSource
 from untrained.engine.devices import parse_device_name
 from untrained.engine.worker import index_proxies
 from untrained.engine.worker_setup import WeightSource
+from untrained.errors import UsageError
+from untrained.files import write_atomically
 from untrained.names import split_names
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy, load_proxy, parse_proxy_names
@@ -34,9 +37,20 @@ from untrained.runs.folder import STORE, make_file_name, read_versions
 from untrained.spaces import load_space
 from untrained.training.warm_up import WarmUp
 from untrained.workflows.combination import combine_proxies
-from untrained.workflows.ground_truth import GroundTruth, load_benchmark_data, load_ground_truth
+from untrained.workflows.ground_truth import (
+    GroundTruth,
+    load_benchmark_data,
+    load_ground_truth,
+    load_user_ground_truth,
+)
 from untrained.workflows.score_architectures import score_architectures
+from untrained.workflows.search_checks import check_data
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Copy of a table from Python, in the run folder, so that the command can be repeated.
+TABLE_FILE = "table.csv"
 BASELINES = ("params", "flops", "random")
 
 
@@ -45,6 +59,7 @@ def bench(
     proxy: str = "all",
     dataset: str | None = None,
     *,
+    table: "str | Path | pd.DataFrame | None" = None,
     benchmark: str | None = None,
     metric: str | None = None,
     samples: int = 1000,
@@ -68,9 +83,12 @@ def bench(
         space: Name of the space.
         proxy: Names of proxies, separated by commas; "all" for all of them.
         dataset: Data set of the known accuracies; None for the first one of the table.
+        table: Results of your own instead of a benchmark: a CSV or parquet file, or a pandas
+            DataFrame, with columns `arch` and `accuracy`. Other columns of numbers are metrics too.
+            Several rows of an architecture are seeds; their mean is the known result.
         benchmark: Name of the benchmark; None for the default one of the space.
         metric: Full name of the metric to compare with; None for the test accuracy after the
-            longest training.
+            longest training, or for the column `accuracy` of `table`.
         samples: Number of architectures, drawn from the table by `seed`.
         seed: First seed of weights and batches, and seed of the sample.
         seeds: Number of seeds per architecture.
@@ -112,8 +130,14 @@ def bench(
         run = parse_path(run, "run")
     compute = ComputeConfig(device, workers, ray, time_limit, networks_per_batch)
     proxies = load_proxies_and_baselines(proxy)
-    truth = load_ground_truth(space, benchmark, dataset, metric, samples, seed, data_root)
+    if table is None:
+        truth = load_ground_truth(space, benchmark, dataset, metric, samples, seed, data_root)
+    else:
+        _refuse_options_of_benchmarks(benchmark, dataset, scores)
+        truth = load_user_ground_truth(space, table, metric, samples, seed)
     data_name, source, data_note = load_benchmark_data(data, truth, data_root)
+    if table is not None:
+        check_data(load_space(space), source.task)
     if run:
         folder = Path(run)
     else:
@@ -147,14 +171,19 @@ def bench(
         compare_with_truth(column, truth.values, sizes=sizes) for column in columns
     )
 
+    ceiling = measure_noise_ceiling(truth.table, truth.metric, truth.archs)
+    table_path = _find_table_path(table, folder)
     notes = [
         describe_shared_baseline(results, truth.values),
+        ceiling.describe() if ceiling else "",
+        _describe_direction(truth) if table is not None else "",
         f"The table contains {truth.table.about}.",
         data_note,
     ]
     options: dict[str, Any] = {
         "space": space,
         "proxy": proxy,
+        "table": table_path,
         "dataset": dataset,
         "benchmark": benchmark,
         "metric": metric,
@@ -198,6 +227,41 @@ def bench(
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     )
     return result.save()
+
+
+def _refuse_options_of_benchmarks(benchmark: str | None, dataset: str | None, scores: str) -> None:
+    """Refuse options that only a published benchmark has.
+
+    Raises:
+        UsageError: One of them is given together with a table of the user.
+    """
+    options = {"--benchmark": benchmark, "--dataset": dataset, "--scores": scores}
+    for option, value in options.items():
+        if value:
+            raise UsageError(
+                f"--table and {option} exclude each other: {option} is about published tables; "
+                "leave one of them out"
+            )
+
+
+def _find_table_path(table: "str | Path | pd.DataFrame | None", folder: Path) -> str | None:
+    """Return the file of a user's table; a DataFrame is saved in the run folder."""
+    if table is None:
+        return None
+    if isinstance(table, str | Path):
+        return str(table)
+    path = folder / TABLE_FILE
+    write_atomically(path, table.to_csv(index=False))
+    return str(path)
+
+
+def _describe_direction(truth: GroundTruth) -> str:
+    """Say which values of a user's metric count as better, unless everybody knows."""
+    metric = truth.metric
+    if metric.kind == "accuracy":
+        return ""
+    direction = "Higher" if metric.higher_is_better else "Lower"
+    return f"{direction} values of {metric.kind} count as better."
 
 
 def load_proxies_and_baselines(names: str) -> list[Proxy]:
@@ -261,6 +325,9 @@ def _make_default_folder(
 ) -> Path:
     """Return the default run folder, which is named after all settings that change the records."""
     words = ["bench", truth.table.name, truth.metric.name, data]
+    if truth.table.size is None:
+        # Tables of the user for different spaces may have the same file name.
+        words.insert(1, truth.space)
     if seed != 0:
         words.append(f"seed{seed}")
     if device != "cpu":

@@ -5,8 +5,10 @@ This module also finds the task of these networks and the data that they see.
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from untrained.benchmarks import BenchmarkTable, Metric, find_default_benchmark, open_table
+from untrained.benchmarks.user_table import read_user_table
 from untrained.config import DEFAULT_DATA
 from untrained.data import DataSource, load_data
 from untrained.errors import UsageError
@@ -15,6 +17,9 @@ from untrained.runs.ranking import orient_score
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.types import Arch, Task
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Input shape and number of classes, by data set.
 _SHAPES = {
@@ -97,6 +102,42 @@ def load_ground_truth(
     has_options = "(" in space
     base_space = space if has_options else table.space
     space_name, task = _find_network_task(base_space, truth_metric.dataset)
+    return _sample_table(table, truth_metric, space_name, task, samples, seed)
+
+
+def load_user_ground_truth(
+    space: str,
+    table: "str | Path | pd.DataFrame",
+    metric: str | None,
+    samples: int,
+    seed: int,
+) -> GroundTruth:
+    """Sample architectures from a table of the user.
+
+    Args:
+        space: Name of the space.
+        table: A CSV or parquet file, or a pandas DataFrame.
+        metric: Name of the column with results; None for the accuracy.
+        samples: Number of architectures.
+        seed: Seed of the sample.
+
+    Raises:
+        UsageError: The table cannot be used.
+    """
+    user_table, truth_metric = read_user_table(table, space, metric)
+    task = load_space(space).task
+    return _sample_table(user_table, truth_metric, space, task, samples, seed)
+
+
+def _sample_table(
+    table: BenchmarkTable,
+    truth_metric: Metric,
+    space_name: str,
+    task: Task,
+    samples: int,
+    seed: int,
+) -> GroundTruth:
+    """Draw architectures that have a value of the metric, and look these values up."""
     texts = [arch for arch in table.archs() if table.value(arch, truth_metric) is not None]
     rng = make_generator("bench", table.name, truth_metric.name, seed)
     indices = rng.permutation(len(texts))[:samples]
@@ -115,7 +156,7 @@ def load_benchmark_data(
 
     Args:
         data: Name of the data. None for the data set of the known results, or embedded data if it
-            is not available.
+            is not known or not available.
         truth: The ground truth.
         root: Folder that contains the data sets; None for the default.
 
@@ -129,6 +170,10 @@ def load_benchmark_data(
         return data, load_data(data, truth.task, root), ""
     truth_dataset = truth.metric.dataset
     embedded = DEFAULT_DATA if len(truth.task.input_shape) == 3 else "noise"
+    if not truth_dataset:
+        # A table of the user does not say which data its networks were trained on.
+        note = f"Networks see {embedded}; --data names the data that yours were trained on."
+        return embedded, load_data(embedded, truth.task, root), note
     for name in (truth_dataset, embedded):
         try:
             source = load_data(name, truth.task, root)

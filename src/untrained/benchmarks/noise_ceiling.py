@@ -1,0 +1,93 @@
+"""The noise ceiling: how well two trainings of the same networks agree.
+
+Accuracies depend on the seed of a training. A proxy can hardly rank networks better than a second
+training of the same networks does, least of all the best networks, which differ by less than the
+noise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from untrained.benchmarks.statistics import TOP_SHARE, count_top, spearman
+from untrained.benchmarks.table import BenchmarkTable, Metric
+from untrained.types import Arch
+
+# With fewer networks among the best, their correlation says nothing.
+MIN_TOP_COUNT = 10
+
+
+@dataclass(frozen=True)
+class NoiseCeiling:
+    """Agreement of two trainings of the same networks.
+
+    Attributes:
+        count: Number of networks that were trained at least twice.
+        spearman: Rank correlation of the two results.
+        top_spearman: The same within the best 10 % by the mean of all trainings; None if these are
+            too few.
+    """
+
+    count: int
+    spearman: float
+    top_spearman: float | None
+
+    def describe(self) -> str:
+        """Return two sentences for the reader of a benchmark."""
+        text = (
+            f"Noise ceiling: two trainings of the same {self.count:,} networks have a rank "
+            f"correlation of {self.spearman:.3f}"
+        )
+        if self.top_spearman is not None:
+            text += f", and of {self.top_spearman:.2f} within the best {100 * TOP_SHARE:.0f} %"
+        return f"{text}. A proxy can hardly rank better than a second training does."
+
+
+def measure_noise_ceiling(
+    table: BenchmarkTable, metric: Metric, archs: Sequence[Arch | str]
+) -> NoiseCeiling | None:
+    """Compare the first two trainings of each architecture.
+
+    Args:
+        table: The table.
+        metric: The metric that proxies are compared with.
+        archs: The architectures of the comparison.
+
+    Returns:
+        None if the table has no results of single seeds, or if the correlation is undefined.
+    """
+    seed_metrics = table.list_seed_metrics(metric)
+    if len(seed_metrics) < 2:
+        return None
+    results = np.array([table.values(archs, seed_metric) for seed_metric in seed_metrics])
+    if not metric.higher_is_better:
+        results = -results
+    is_repeated = np.isfinite(results).sum(0) >= 2
+    results = results[:, is_repeated]
+    first, second = _take_first_two(results)
+    overall = spearman(first, second)
+    if overall is None:
+        return None
+    means = np.nanmean(results, axis=0)
+    top_count = count_top(len(means))
+    top_spearman = None
+    if top_count >= MIN_TOP_COUNT:
+        best = np.argsort(-means, kind="stable")[:top_count]
+        top_spearman = spearman(first[best], second[best])
+    return NoiseCeiling(len(means), overall, top_spearman)
+
+
+def _take_first_two(
+    results: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the first and the second result of each network that has at least two.
+
+    Args:
+        results: One row per seed and one column per network; NaN is missing.
+    """
+    # A stable sort by "is missing" moves the results of each column to its top.
+    order = np.argsort(np.isnan(results), axis=0, kind="stable")
+    packed = np.take_along_axis(results, order, axis=0)
+    return packed[0], packed[1]
