@@ -6,9 +6,10 @@
 The folder holds the parquet files of `untrained store export`: nb201, nb101, nb301 and transnas, and
 accel, which has its accuracies with it. Every scheme turns scores into percentiles among all networks
 of a family, transforms them, and adds them with weights that come from the same scores. Accuracies
-only judge the result: rank correlation per family (mean over its data sets), the mean over families,
-the smallest difference to FLOPs, and the correlation at equal size. The last table drops one member
-after the other, and the one before shows how large a reference sample must be.
+only judge the result. A network that is disconnected ranks last. The figures are the rank correlation
+per family (mean over its data sets), the mean over families, the smallest difference to FLOPs, and
+the correlation at equal size. The last table drops one member after the other, and the one before
+shows how large a reference sample must be.
 """
 
 import argparse
@@ -172,6 +173,11 @@ class Family:
         else:
             truths = rows.groupby("arch")[list(metrics)].first()
         self.truths = truths.reindex(self.scores.index)
+        # `consensus` fails for these networks, whatever the other members say.
+        self.is_disconnected = np.zeros(len(self.scores), dtype=bool)
+        if "error" in rows:
+            failed = rows[rows["error"].fillna("").str.startswith("disconnected")]
+            self.is_disconnected = self.scores.index.isin(failed["arch"])
 
     def judge(self, combined: Floats) -> tuple[float, float]:
         """Return rank correlation and correlation at equal size, means over the metrics."""
@@ -199,7 +205,10 @@ def judge_scheme(
         reference = scores
         if reference_size is not None:
             reference = scores.sample(min(reference_size, len(scores)), random_state=seed)
-        results[name] = family.judge(combine(scores, weigh, transform, reference))
+        combined = combine(scores, weigh, transform, reference)
+        if len(members) > 1:
+            combined[family.is_disconnected] = combined.min() - 1
+        results[name] = family.judge(combined)
     return results
 
 
