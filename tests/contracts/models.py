@@ -246,6 +246,7 @@ REASONS: dict[str, dict[str, str]] = {  # by proxy, then by model
     "swap": {"linear": _LINEAR},
     "swap_reg": {"linear": _LINEAR},
     "te_nas_regions": {"linear": _LINEAR},
+    "wrcor": {"linear": _LINEAR},
     # The frozen weights leave gradients in three dimensions only.
     "te_nas_condition(variant=published)": {"mixed modes": _DEPENDENT},
 }

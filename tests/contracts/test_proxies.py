@@ -153,6 +153,7 @@ def test_another_seed_changes_only_proxies_that_draw_random_numbers():
         "dextr_opt",
         "meco_opt",
         "az_trainability",
+        "near",
         "zen",
         "harmonic_mean",
         "random",

@@ -216,6 +216,43 @@ class SampleAxes(ParameterTracker):
         return out
 
 
+def count_uses(
+    uses: Sequence[ParameterUse],
+    sample_first: list[bool],
+    parameters: Mapping[str, nn.Parameter],
+) -> dict[str, int]:
+    """Count the uses of each parameter, and of each piece of one, by name.
+
+    Args:
+        uses: All uses of parameters in a graph.
+        sample_first: What `SampleAxes` recorded.
+        parameters: The parameters to count.
+
+    Raises:
+        Unscorable: If a use has no rule for per-sample gradients.
+    """
+    counts: dict[str, int] = {}
+    axes = iter(sample_first)
+    for use in uses:
+        has_rule = use.func in SAMPLE_RULES
+        # `sample_first` has one entry per use that has a rule, in the same order.
+        is_sample_first = has_rule and next(axes, False)
+        names = []
+        for name, _ in use.constants.values():
+            if strip_piece(name) in parameters:
+                names.append(name)
+        if names and not has_rule:
+            function = torch.overrides.resolve_name(use.func) or repr(use.func)
+            detail = f"no per-sample gradient of a parameter used by {function}"
+            raise Unscorable("unsupported", detail)
+        if names and not is_sample_first:
+            detail = "no per-sample gradient where samples are not on the first axis"
+            raise Unscorable("unsupported", detail)
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
 class _KernelPass:
     """Turns the gradients of the outputs of layers into per-sample gradients of parameters."""
 
@@ -237,7 +274,7 @@ class _KernelPass:
         sample_first: list[bool],
         fixed: bool,
     ) -> Kernel:
-        self._count_uses(graph.uses, sample_first)
+        self._use_counts = count_uses(graph.uses, sample_first, self._parameters)
         for column in columns.mT:
             graph.gradients(
                 column.sum(),
@@ -251,27 +288,6 @@ class _KernelPass:
         if not (self._kernel.grams or self._kernel.norms):
             raise Unscorable("disconnected", "the output does not depend on any parameter")
         return self._kernel
-
-    def _count_uses(self, uses: Sequence[ParameterUse], sample_first: list[bool]) -> None:
-        """Count the uses of each parameter; raise if one has no rule."""
-        axes = iter(sample_first)
-        for use in uses:
-            has_rule = use.func in SAMPLE_RULES
-            # `sample_first` has one entry per use that has a rule, in the same order.
-            is_sample_first = has_rule and next(axes, False)
-            names = []
-            for name, _ in use.constants.values():
-                if self._is_requested(name):
-                    names.append(name)
-            if names and not has_rule:
-                function = torch.overrides.resolve_name(use.func) or repr(use.func)
-                detail = f"no per-sample gradient of a parameter used by {function}"
-                raise Unscorable("unsupported", detail)
-            if names and not is_sample_first:
-                detail = "no per-sample gradient where samples are not on the first axis"
-                raise Unscorable("unsupported", detail)
-            for name in names:
-                self._use_counts[name] = self._use_counts.get(name, 0) + 1
 
     def _is_requested(self, name: str) -> bool:
         return strip_piece(name) in self._parameters

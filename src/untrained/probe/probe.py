@@ -19,8 +19,10 @@ from untrained.errors import Unscorable
 from untrained.probe.blocks import Blocks, measure_blocks
 from untrained.probe.circle import Motion, draw_plane, measure_motion
 from untrained.probe.codes import SignCode
+from untrained.probe.fisher import compute_directions, compute_fisher, draw_combinations
 from untrained.probe.flops import Operation, count_operations, find_uncounted
 from untrained.probe.gradients import (
+    LOSSES,
     ChannelSaliency,
     LossPass,
     compute_flow,
@@ -39,6 +41,7 @@ from untrained.probe.layers import (
     measure_depth,
 )
 from untrained.probe.passes import ForwardProbe, have_different_rows, read_logits
+from untrained.probe.responses import Response, measure_responses
 from untrained.types import Batch
 
 Outputs = Literal["label", "sum", "loss", "all"]
@@ -98,6 +101,7 @@ class Probe(ForwardProbe):
         self._last_outputs = None
         self._motions: dict[tuple[int, ...], Motion] = {}  # by shape of the input
         self._kernels: dict[tuple[object, ...], Kernel] = {}
+        self._fishers: dict[int, Tensor] = {}  # by largest number of weights
         self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
         # A view is a probe of some rows of the batch. All views share graphs, by (offset, length),
         # and the views themselves, by (start, stop), through the probe of the whole batch. Views
@@ -371,6 +375,54 @@ class Probe(ForwardProbe):
                 contents=_KERNEL_CONTENTS[outputs],
             )
         return self._kernels[key]
+
+    def fisher(self, weights: int) -> Tensor:
+        """Return the Fisher information of a few weights, without labels.
+
+        The weights are the first entries of the trainable parameters; see `fisher.py`.
+
+        Args:
+            weights: Largest number of weights. In a network with more parameters they are spread
+                evenly over the network.
+
+        Returns:
+            (weights, weights), float64 on the CPU.
+        """
+        if weights in self._fishers:
+            return self._fishers[weights]
+        parameters = find_trainable_parameters(self.model)
+        names = list(parameters)
+        count = min(weights, len(names))
+        places = [k * len(names) // count for k in range(count)]
+        with self.scoring_mode(), torch.enable_grad():
+            graph = self._get_graph()
+            outputs = graph.outputs.detach().flatten(1)
+            R = draw_combinations(outputs.shape[1], self.generator("combinations of outputs"))
+            self._fishers[weights] = compute_fisher(
+                graph,
+                {names[place]: parameters[names[place]] for place in places},
+                compute_directions(outputs, self.loss_name, R),
+                find_sample_axes=lambda: self._sample_axes,
+            )
+        return self._fishers[weights]
+
+    @cached_property
+    def responses(self) -> tuple[Response, ...]:
+        """Correlations of samples at every pointwise nonlinearity, in call order."""
+
+        def compute_loss(outputs: Tensor) -> Tensor:
+            return LOSSES[self.loss_name](outputs, self.batch.targets)
+
+        with self.scoring_mode():
+            responses = measure_responses(
+                self.model,
+                self.run_network,
+                self.batch.inputs,
+                compute_loss,
+            )
+        if not responses:
+            raise Unscorable("unsupported", "the network has no pointwise nonlinearity")
+        return responses
 
     @cached_property
     def _sample_axes(self) -> SampleAxes:

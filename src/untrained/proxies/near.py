@@ -1,0 +1,122 @@
+"""NEAR (Husistein, Reiher & Eckhoff, ICLR 2025, arXiv:2408.08776): how many dimensions the layers
+use, before and after their nonlinearities.
+
+The effective rank (Roy & Vetterli) of a matrix with singular values s_k is
+
+    exp(- sum_k p_k ln p_k),   p_k = s_k / sum_j s_j
+
+It is n if n singular values are equal and the others are zero.
+"""
+
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from untrained.errors import Unscorable
+from untrained.options import Between
+from untrained.probe import Probe
+from untrained.probe.features import map_by_shape
+from untrained.proxies.base import proxy, register_proxy
+
+# These layers have their features on the last axis; all others on the second.
+FEATURES_LAST = (nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm)
+Variant = Literal["default", "published"]
+
+
+@register_proxy
+@proxy(
+    paper="NEAR (Husistein et al.)",
+    aspects="expressivity",
+    samples=32,
+    layers="modules with weights",
+)
+def near(
+    probe: Probe,
+    variant: Variant = "default",
+    width: Annotated[int, Between(1, 1024)] = 512,
+) -> float:
+    """Effective rank of the outputs of layers and nonlinearities, summed.
+
+        sum_l erank(Z_l) + erank(H_l),   Z_l before and H_l after the nonlinearity of layer l
+        erank(X) = exp(- sum_k p_k ln p_k),   p_k = s_k / sum_j s_j,   s_k singular values of X
+
+    A row is one position of one sample and has one entry per channel; of C channels, C rows are
+    used. The code sums over all modules with weights, norms included, and all modules that are
+    nonlinearities; so do we, but we count ReLUs of the same tensor once. The code takes C
+    contiguous rows from a random place (`variant=published`); ours are drawn from the whole batch.
+    It reads samples until there are C rows; ours reads 32, so for a wide MLP use
+    `near(samples=512)`. At most 512 channels of a layer are read. The code can average over several
+    initialisations.
+    """
+    draw = probe.generator("rows")
+    matrices = []
+    axis = 1
+    for feature in probe.features:
+        module = probe.model.get_submodule(feature.name)
+        is_layer = _has_weight(module)
+        if is_layer:
+            axis = -1 if isinstance(module, FEATURES_LAST) else 1
+        if is_layer or _is_nonlinearity(module):
+            matrices.append(_select_rows(feature.tensor, axis, width, variant, draw))
+    if not matrices:
+        raise Unscorable("unsupported", "the network has no module with weights")
+    ranks = map_by_shape(matrices, effective_ranks)
+    if ranks.isnan().any():
+        raise Unscorable("nan", "a feature map is not finite")
+    return float(ranks.sum())
+
+
+def effective_ranks(X: Tensor) -> Tensor:
+    """Effective ranks of matrices, (k, m, n) -> (k,); 0 for a zero matrix, NaN if not finite"""
+    if X.shape[1] > X.shape[2]:
+        X = X.mT
+    finite = X.isfinite().all(2).all(1)
+    X = torch.where(finite[:, None, None], X, 0)
+    # The singular values are the square roots of the eigenvalues of the smaller Gram matrix.
+    s = torch.linalg.eigvalsh(X @ X.mT).clamp_min(0).sqrt()
+    total = s.sum(1, keepdim=True)
+    p = torch.where(total > 0, s / total, 0)
+    ranks = torch.special.entr(p).sum(1).exp()
+    ranks = torch.where(total[:, 0] > 0, ranks, 0)
+    return torch.where(finite, ranks, torch.nan)
+
+
+def _has_weight(module: nn.Module) -> bool:
+    """Whether a module has a weight, without reading it: reading may compute it, as by weight norm."""
+    return "weight" in module._parameters or is_parametrized(module, "weight")
+
+
+def _is_nonlinearity(module: nn.Module) -> bool:
+    return type(module).__module__ == "torch.nn.modules.activation"
+
+
+def _select_rows(
+    feature: Tensor,
+    axis: int,
+    width: int,
+    variant: Variant,
+    draw: torch.Generator,
+) -> Tensor:
+    """Return some rows of a feature as a matrix, (rows, channels).
+
+    Args:
+        feature: (samples, ...).
+        axis: Axis of the channels.
+        width: Largest number of channels and of rows.
+        variant: "default" takes random rows, "published" contiguous ones.
+        draw: Random generator.
+    """
+    if feature.ndim == 1:
+        feature = feature[:, None]
+    rows = feature.movedim(axis, -1).flatten(0, -2)[:, :width]
+    count = min(rows.shape)
+    if variant == "published":
+        # A start is the beginning of a line of the feature map.
+        line = feature.shape[-1] if feature.ndim > 2 else 1
+        starts = max(1, (len(rows) - count) // line + 1)
+        start = int(torch.randint(starts, (), generator=draw)) * line
+        return rows[start : start + count]
+    places = torch.randperm(len(rows), generator=draw)[:count]
+    return rows[places.to(rows.device)]

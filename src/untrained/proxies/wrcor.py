@@ -1,0 +1,50 @@
+"""WRCor (Jing et al., Neurocomputing 2025, arXiv:2507.08841): how little the responses to different
+samples resemble each other, above all in the last blocks.
+"""
+
+from math import log
+
+import torch
+
+from untrained.errors import Unscorable
+from untrained.probe import Probe
+from untrained.proxies.base import proxy, register_proxy
+
+# Eigenvalues below this share of the largest one are rounding errors.
+SINGULAR = 1e-12
+
+
+@register_proxy
+@proxy(
+    paper="WRCor (Jing et al.)",
+    aspects="expressivity, generalisation",
+    needs=("data", "labels", "gradients"),
+    samples=32,
+    cost=2,
+    layers="pointwise nonlinearities",
+)
+def wrcor(probe: Probe) -> float:
+    """Log determinant of the correlations of samples, summed over activations and gradients.
+
+        ln |det K|,   K = sum_l 2^l (|A_l| + |G_l|)                                     (Eq. 10, 11)
+        A_l: correlations of the samples at the input of a nonlinearity after l blocks
+        G_l: correlations of the loss gradients by that input
+
+    A block is a cell, a residual block or a transformer layer; in a network without these, every
+    layer is a block. Correlations that are undefined because a response is constant are left out,
+    as in the code. The code hooks every module with ReLU in its class name, so a ReLUConvBN counts
+    its ReLU twice, and takes the part of the gradient that passes through this ReLU; we read every
+    pointwise nonlinearity once and the whole gradient by its input, as in the paper.
+    """
+    last = max(response.block for response in probe.responses)
+    samples = len(probe.batch)
+    # 2^l may overflow, so that K is computed as 2^-L K.
+    K = torch.zeros(samples, samples, dtype=torch.float64)
+    for response in probe.responses:
+        for correlations in (response.activations, response.gradients):
+            if correlations is not None:
+                K += 2.0 ** (response.block - last) * correlations.abs()
+    eigenvalues = torch.linalg.eigvalsh(K).abs()
+    if not eigenvalues.min() > SINGULAR * eigenvalues.max():
+        raise Unscorable("singular", "two samples have the same responses")
+    return float(eigenvalues.log().sum()) + samples * last * log(2)
