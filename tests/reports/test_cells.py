@@ -22,7 +22,7 @@ from tests.reports.examples import (
 from untrained.reports.drawings.draw import draw_diagram
 from untrained.reports.drawings.layout import separate_places
 from untrained.reports.pages.search_page import render_search_page
-from untrained.reports.svg.style import find_family
+from untrained.reports.svg.elements import find_family
 from untrained.spaces.core.diagrams import CellGraph
 
 

@@ -18,7 +18,7 @@ from tests.reports.examples import (
     open_page,
 )
 from untrained.reports.pages.search_page import render_search_page
-from untrained.reports.svg.style import find_family
+from untrained.reports.svg.elements import find_family
 from untrained.spaces.core.diagrams import CellGraphs, Diagram, Stage, StageList, TransformerLayers
 
 MOBILE = StageList(

@@ -116,13 +116,13 @@ def figure_4(config: ExperimentConfig) -> Findings:
     lines = []
     curves = []
     for name, group in groups.items():
-        lines.append(make_mean_line(f"best by {name}", None, np.array([group.finished])))
-        ranks = tuple(range(1, 1 + len(group.finished)))
-        curves.append(Curve(name, ranks, tuple(group.finished)))
+        lines.append(make_mean_line(f"best by {name}", None, np.array([group.finished_results])))
+        ranks = tuple(range(1, 1 + len(group.finished_results)))
+        curves.append(Curve(name, ranks, tuple(group.finished_results)))
     # The intervals are those of the difference between two groups of trained networks.
     sigeo_group, *term_groups = groups.values()
     for term_group in term_groups:
-        if sigeo_group.finished and term_group.finished:
+        if sigeo_group.finished_results and term_group.finished_results:
             comparison = compare_groups(sigeo_group, term_group)
             line = TableLine(
                 f"best by {sigeo_group.name} minus best by {comparison.against}",

@@ -121,7 +121,7 @@ class TrainedGroup:
     reached: tuple[float | None, ...]
 
     @property
-    def finished(self) -> list[float]:
+    def finished_results(self) -> list[float]:
         """Results of the trainings that did not fail."""
         return [value for value in self.reached if value is not None]
 

@@ -148,14 +148,14 @@ class ReproductionResult:
         decimals = 3 if largest < 10 else 2
         return [_format_line(line, decimals) for line in self.lines]
 
-    def filled_columns(self) -> list[int]:
+    def find_filled_columns(self) -> list[int]:
         """Return the indices of the columns of `COLUMN_TITLES` that are not empty."""
         columns = zip(*self.format_lines(), strict=True)
         return [index for index, cells in enumerate(columns) if any(cells)]
 
     def to_markdown(self) -> str:
         """Return the command, the numbers and the deviations as Markdown."""
-        filled = self.filled_columns()
+        filled = self.find_filled_columns()
         table = []
         for row in [COLUMN_TITLES, ("---",) * len(COLUMN_TITLES), *self.format_lines()]:
             # A bar would end the cell of a Markdown table.

@@ -236,7 +236,7 @@ def conclude_confirmation(
     proxy_group = trained_groups[0]
     contrasts = []
     for other in trained_groups[1:]:
-        if proxy_group.finished and other.finished:
+        if proxy_group.finished_results and other.finished_results:
             contrasts.append(compare_groups(proxy_group, other))
     return Confirmation(
         winner=str(winner),
@@ -254,8 +254,8 @@ def conclude_confirmation(
 
 def compare_groups(first: TrainedGroup, other: TrainedGroup) -> Contrast:
     """Compare the means of two groups, with a 95 % interval and a permutation test."""
-    a = first.finished
-    b = other.finished
+    a = first.finished_results
+    b = other.finished_results
     difference = fmean(a) - fmean(b)
     low = None
     high = None

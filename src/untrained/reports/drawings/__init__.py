@@ -1,1 +1,4 @@
-"""Drawings of architectures as inline SVG: cells, lists of stages, transformer layers."""
+"""Drawings of architectures as inline SVG: cells, lists of stages, transformer layers.
+
+A function `draw_...` returns the drawing as text.
+"""

@@ -6,7 +6,7 @@ from math import hypot
 
 from untrained.reports.drawings.curves import Point, route_edges
 from untrained.reports.drawings.layout import Gaps, Layout, Size, Slot, arrange_graph
-from untrained.reports.svg.style import (
+from untrained.reports.svg.elements import (
     LABEL_HEIGHT,
     Box,
     draw_label,

@@ -40,8 +40,8 @@ def route_edges(layout: Layout) -> list[list[Point]]:
         for path in _list_candidates(layout, edge):
             points = sample_path(path)
             cost = (
-                _count_touching(points, boxes),
-                _count_crowded(points, neighbour_points, nodes),
+                _count_touching_points(points, boxes),
+                _count_crowded_points(points, neighbour_points, nodes),
             )
             if best_cost is None or cost < best_cost:
                 best_cost = cost
@@ -102,7 +102,7 @@ def _evaluate_piece(piece: Sequence[Point], t: float) -> Point:
     return x, y
 
 
-def _count_touching(points: Sequence[Point], boxes: Sequence[Slot]) -> int:
+def _count_touching_points(points: Sequence[Point], boxes: Sequence[Slot]) -> int:
     """Return how many points lie on a box or too close to it."""
     count = 0
     for point in points:
@@ -117,7 +117,7 @@ def _is_near_box(point: Point, box: Slot) -> bool:
     return is_beside and abs(across - box.across) < box.size[1] / 2 + _CLEARANCE
 
 
-def _count_crowded(
+def _count_crowded_points(
     points: Sequence[Point], neighbour_points: Sequence[Point], nodes: Sequence[Point]
 ) -> int:
     """Return how many points, away from the nodes, are too close to neighbouring edges."""
@@ -134,16 +134,16 @@ def _count_crowded(
 def _list_waypoints(layout: Layout, edge: int, visited: Sequence[int]) -> list[Point]:
     """Return the points to pass: outlines of both nodes, ends of the label, empty slots."""
     first, *inner, last = (layout.slots[i] for i in visited)
-    start = _find_port(layout, edge, 0)
-    end = _find_port(layout, edge, -1)
-    points = [(first.along + _find_outline(first, start), first.across + start)]
+    start = _compute_port_offset(layout, edge, 0)
+    end = _compute_port_offset(layout, edge, -1)
+    points = [(first.along + _compute_outline_distance(first, start), first.across + start)]
     for slot in inner:
         half = slot.size[0] / 2
         # A label is passed on a straight line from its start to its end.
         if half:
             points.append((slot.along - half, slot.across))
         points.append((slot.along + half, slot.across))
-    points.append((last.along - _find_outline(last, end), last.across + end))
+    points.append((last.along - _compute_outline_distance(last, end), last.across + end))
     return points
 
 
@@ -187,7 +187,7 @@ def _choose_end_slope(a: Point, b: Point, inner_slope: float) -> float:
     return min(max(1.5 * chord - 0.5 * inner_slope, -_MAX_SLOPE), _MAX_SLOPE)
 
 
-def _find_port(layout: Layout, edge: int, end: int) -> float:
+def _compute_port_offset(layout: Layout, edge: int, end: int) -> float:
     """Return the offset across from the middle of a node at which an edge starts or ends.
 
     Edges of a node are sorted by the position of their other end. A straight one is in the middle.
@@ -199,15 +199,15 @@ def _find_port(layout: Layout, edge: int, end: int) -> float:
     """
     node = layout.chains[edge][end]
     next_place = 1 if end == 0 else -2
-    heights = {}
+    positions = {}
     for other, chain in enumerate(layout.chains):
         if chain[end] == node:
-            heights[other] = layout.slots[chain[next_place]].across
+            positions[other] = layout.slots[chain[next_place]].across
     # Sorted ports keep edges from crossing right at the node.
-    order = sorted(heights, key=lambda e: (heights[e], e))
+    order = sorted(positions, key=lambda e: (positions[e], e))
     middle = (len(order) - 1) / 2
     for i, other in enumerate(order):
-        if abs(heights[other] - layout.slots[node].across) < 0.1:
+        if abs(positions[other] - layout.slots[node].across) < 0.1:
             middle = i
             break
     available = layout.slots[node].size[1] / 2 - 3
@@ -215,7 +215,7 @@ def _find_port(layout: Layout, edge: int, end: int) -> float:
     return (order.index(edge) - middle) * min(_PORT_DISTANCE, available / most)
 
 
-def _find_outline(slot: Slot, offset: float) -> float:
+def _compute_outline_distance(slot: Slot, offset: float) -> float:
     """Return the distance from the middle of a node to its rounded outline, at an offset across."""
     along, across = slot.size
     radius = min(along, across) / 2

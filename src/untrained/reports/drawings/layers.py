@@ -1,6 +1,6 @@
 """Drawing of a transformer: per layer one row with a square per head and a bar for its MLP."""
 
-from untrained.reports.svg.style import (
+from untrained.reports.svg.elements import (
     CHAR_WIDTH,
     LABEL_HEIGHT,
     draw_rect,

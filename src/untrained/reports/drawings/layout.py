@@ -146,7 +146,7 @@ def _choose_order(layout: Layout, gaps: Gaps) -> Order:
     # Different starts often end in the same order.
     orders: dict[str, Order] = {}
     for start in range(_STARTS):
-        order = _improve_order(layout, _draw_order(layout, start))
+        order = _improve_order(layout, _sample_order(layout, start))
         orders[str(order)] = order
     crossings = [_count_crossings(layout, order) for order in orders.values()]
     fewest = min(crossings)
@@ -158,7 +158,7 @@ def _choose_order(layout: Layout, gaps: Gaps) -> Order:
     return min(candidates, key=lambda order: round(_measure_bending(layout, order, gaps), 3))
 
 
-def _draw_order(layout: Layout, seed: int) -> Order:
+def _sample_order(layout: Layout, seed: int) -> Order:
     """Return a random order in which all slots of an edge are on the same side of the spine."""
     random = Random(seed)
     keys = []
@@ -263,7 +263,7 @@ def _settle_across(layout: Layout, order: Order, gaps: Gaps) -> None:
             for i in rank:
                 targets.append(_find_target(layout, i, chain_of_slot.get(i), neighbours[i]))
                 weights.append(_FIXED_WEIGHT if slots[i].on_spine else 1.0)
-            distances = [_require_distance(slots[a], slots[b], gaps) for a, b in pairwise(rank)]
+            distances = [_compute_min_distance(slots[a], slots[b], gaps) for a, b in pairwise(rank)]
             places = separate_places(targets, weights, distances)
             for i, across in zip(rank, places, strict=True):
                 slots[i].across = across
@@ -306,7 +306,7 @@ def _level_edges(layout: Layout) -> None:
                 layout.slots[i].across = max(places, key=abs)
 
 
-def _require_distance(a: Slot, b: Slot, gaps: Gaps) -> float:
+def _compute_min_distance(a: Slot, b: Slot, gaps: Gaps) -> float:
     """Return the minimum distance between the middles of two neighbours in a rank."""
     gap = gaps.across
     if not a.size[1] or not b.size[1]:

@@ -7,7 +7,7 @@ The dark line in a bar is its bottleneck. A horizontal rule marks where the reso
 from html import escape
 from math import sqrt
 
-from untrained.reports.svg.style import (
+from untrained.reports.svg.elements import (
     CHAR_WIDTH,
     LABEL_HEIGHT,
     draw_label,
@@ -42,11 +42,11 @@ def draw_stages(network: StageList, max_width: float) -> str:
         height = max(LABEL_HEIGHT, _BAR_DISTANCE * stage.repeats) + _GAP
         if i == 0 or stage.stride > 1:
             parts.append(f'<line class="rule" x1="0" x2="{width:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            if columns.labels:
+            if columns.has_resolutions:
                 resolution = "1"
                 if downsampling > 1:
                     resolution = f"1/{downsampling}"
-                x = columns.labels - _GAP
+                x = columns.labels_left - _GAP
                 parts.append(draw_text(resolution, x, y + height / 2, "soft end"))
         parts.append(_draw_stage(stage, columns, y + height / 2))
         y += height
@@ -58,15 +58,15 @@ class _Columns:
 
     def __init__(self, stages: tuple[Stage, ...], width: float) -> None:
         # Without strides the resolution never changes and needs no column.
-        has_strides = any(stage.stride > 1 for stage in stages)
-        self.labels = _RESOLUTION_WIDTH if has_strides else 0.0
+        self.has_resolutions = any(stage.stride > 1 for stage in stages)
+        self.labels_left = _RESOLUTION_WIDTH if self.has_resolutions else 0.0
         self.label_width = max((measure_label(stage.label) for stage in stages), default=0.0)
-        self.repeats = self.labels + self.label_width + _GAP
+        self.repeats_left = self.labels_left + self.label_width + _GAP
         repeats_width = _measure_texts([_format_repeats(stage) for stage in stages])
-        self.bars = self.repeats + repeats_width + _GAP
+        self.bars_left = self.repeats_left + repeats_width + _GAP
         channels_width = _measure_texts([_format_channels(stage) for stage in stages])
         # Bars get what the other columns leave, but they stay visible on a narrow page.
-        self.longest_bar = max(width - self.bars - _GAP - channels_width, 40.0)
+        self.longest_bar = max(width - self.bars_left - _GAP - channels_width, 40.0)
         self.has_bottlenecks = any(stage.inner for stage in stages)
         self.most_channels = max((max(stage.channels, stage.inner) for stage in stages), default=1)
 
@@ -84,11 +84,11 @@ def _measure_texts(texts: list[str]) -> float:
 
 def _draw_heading(columns: _Columns) -> str:
     y = LABEL_HEIGHT / 2
-    parts = [draw_text("block", columns.labels + columns.label_width / 2, y, "soft mid")]
-    if columns.labels:
-        parts.append(draw_text("map", columns.labels - _GAP, y, "soft end"))
+    parts = [draw_text("block", columns.labels_left + columns.label_width / 2, y, "soft mid")]
+    if columns.has_resolutions:
+        parts.append(draw_text("map", columns.labels_left - _GAP, y, "soft end"))
     text = "channels (bottleneck)" if columns.has_bottlenecks else "channels"
-    parts.append(draw_text(text, columns.bars, y, "soft"))
+    parts.append(draw_text(text, columns.bars_left, y, "soft"))
     return "".join(parts)
 
 
@@ -96,20 +96,20 @@ def _draw_stage(stage: Stage, columns: _Columns, y: float) -> str:
     """Draw the row of a stage, with its middle at y."""
     outer = columns.measure_bar(stage.channels)
     inner = columns.measure_bar(stage.inner)
-    label_box = (columns.labels, y - LABEL_HEIGHT / 2, columns.label_width, LABEL_HEIGHT)
+    label_box = (columns.labels_left, y - LABEL_HEIGHT / 2, columns.label_width, LABEL_HEIGHT)
     parts = [f"<title>{escape(_describe_stage(stage))}</title>"]
     parts.append(draw_label(stage.label, label_box, "tag"))
     if stage.repeats > 1:
-        parts.append(draw_text(_format_repeats(stage), columns.repeats, y))
+        parts.append(draw_text(_format_repeats(stage), columns.repeats_left, y))
     top = y - _BAR_DISTANCE * stage.repeats / 2 + (_BAR_DISTANCE - _BAR_HEIGHT) / 2
     for i in range(stage.repeats):
         bar_top = top + i * _BAR_DISTANCE
-        parts.append(draw_rect((columns.bars, bar_top, outer, _BAR_HEIGHT), "bar"))
+        parts.append(draw_rect((columns.bars_left, bar_top, outer, _BAR_HEIGHT), "bar"))
         if inner:
             line_top = bar_top + (_BAR_HEIGHT - _BOTTLENECK_HEIGHT) / 2
-            line_box = (columns.bars, line_top, inner, _BOTTLENECK_HEIGHT)
+            line_box = (columns.bars_left, line_top, inner, _BOTTLENECK_HEIGHT)
             parts.append(draw_rect(line_box, "part", radius=1.0))
-    x = columns.bars + max(outer, inner) + _GAP
+    x = columns.bars_left + max(outer, inner) + _GAP
     parts.append(draw_text(_format_channels(stage), x, y))
     return f'<g class="row op-{find_family(stage.label)}">{"".join(parts)}</g>'
 

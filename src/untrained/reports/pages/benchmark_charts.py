@@ -7,10 +7,10 @@ import numpy as np
 from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
 from untrained.benchmarks.statistics import Floats
 from untrained.reports.agreement import correlate_columns, order_by_similarity
-from untrained.reports.pages.benchmark_tables import LABELS, format_correlation, get_kind
+from untrained.reports.pages.benchmark_tables import KIND_LABELS, format_correlation, get_kind
 from untrained.reports.pages.html import (
     DASH,
-    fold,
+    make_collapsible,
     make_figure,
     make_legend_entry,
     make_paragraph,
@@ -26,20 +26,28 @@ from untrained.reports.svg.tradeoff import CostPoint, draw_tradeoff
 from untrained.runs.ranking import orient_score
 
 MAX_ROWS = 60  # of a chart that has one row per proxy
-SHOWN_SCATTERS = 12  # the others are folded
+SHOWN_SCATTERS = 12  # the others are collapsed
 
 
 def get_spearman(proxy: ProxyResult) -> Estimate | None:
+    """Return the Spearman rank correlation of a proxy with the ground truth; None if undefined."""
     return proxy.statistics.get("spearman")
 
 
 def make_correlations_section(result: BenchmarkResult) -> str:
-    """Show one bar per proxy that has a rank correlation, and a line for the best baseline."""
+    """Return the section with a bar per proxy and a line for the best baseline."""
     rows = []
     for proxy in result.proxy_results:
-        main = get_spearman(proxy)
-        if main:
-            rows.append(Bar(proxy.proxy, main.value, main.low, main.high, get_kind(proxy)))
+        correlation = get_spearman(proxy)
+        if correlation:
+            bar = Bar(
+                name=proxy.proxy,
+                value=correlation.value,
+                low=correlation.low,
+                high=correlation.high,
+                kind=get_kind(proxy),
+            )
+            rows.append(bar)
     if not rows:
         note = "The rank correlation is undefined for all proxies."
         return make_section("Rank correlation", make_paragraph(note))
@@ -55,7 +63,7 @@ def make_correlations_section(result: BenchmarkResult) -> str:
 
 
 def make_scatter_section(result: BenchmarkResult) -> str:
-    """Show one scatter plot per proxy with at least two scores."""
+    """Return the section with a scatter plot per proxy; empty if no proxy has two scores."""
     charts = []
     is_thinned = False
     for proxy in result.proxy_results:
@@ -63,10 +71,10 @@ def make_scatter_section(result: BenchmarkResult) -> str:
         if len(points) < 2:
             continue
         is_thinned = is_thinned or len(points) > MAX_POINTS
-        main = get_spearman(proxy)
-        correlation = format_correlation(main.value) if main else DASH
+        correlation = get_spearman(proxy)
+        number = format_correlation(correlation.value) if correlation else DASH
         charts.append(
-            draw_scatter(points, proxy.proxy, correlation, higher_is_better=proxy.higher_is_better)
+            draw_scatter(points, proxy.proxy, number, higher_is_better=proxy.higher_is_better)
         )
     if not charts:
         return ""
@@ -81,15 +89,18 @@ def make_scatter_section(result: BenchmarkResult) -> str:
     legend += make_legend_entry("hollow", "best score")
     first = f'<div class="many">{"".join(charts[:SHOWN_SCATTERS])}</div>'
     parts = [make_figure(first, caption, legend)]
-    folded = charts[SHOWN_SCATTERS:]
-    if folded:
-        rest = f'<div class="many">{"".join(folded)}</div>'
-        parts.append(fold(f"The other {len(folded):,}", rest))
+    others = charts[SHOWN_SCATTERS:]
+    if others:
+        rest = f'<div class="many">{"".join(others)}</div>'
+        parts.append(make_collapsible(f"The other {len(others):,}", rest))
     return make_section("Score against ground truth", *parts)
 
 
 def make_best_tenth_section(result: BenchmarkResult) -> str:
-    """Show how proxies rank the best tenth by ground truth, which matters most for a search."""
+    """Return the section about the best tenth by ground truth; empty if no proxy has two scores.
+
+    These architectures matter most for a search.
+    """
     rows = []
     truth = np.array(result.truth)
     for proxy in result.proxy_results:
@@ -115,7 +126,7 @@ def make_best_tenth_section(result: BenchmarkResult) -> str:
 
 
 def make_agreement_section(result: BenchmarkResult) -> str:
-    """Show the rank correlations between proxies."""
+    """Return the section with the correlations between proxies; empty with fewer than two."""
     rows = [proxy for proxy in result.proxy_results if proxy.n > 1]
     if len(rows) < 2:
         return ""
@@ -138,12 +149,12 @@ def make_agreement_section(result: BenchmarkResult) -> str:
 
 
 def make_tradeoff_section(result: BenchmarkResult) -> str:
-    """Show rank correlation against cost, for proxies that have both."""
+    """Return the section with correlation against cost; empty if fewer than two proxies have both."""
     points = []
     for proxy in result.proxy_results:
-        main = get_spearman(proxy)
-        if main and proxy.cost is not None:
-            points.append(CostPoint(proxy.proxy, proxy.cost, main.value, get_kind(proxy)))
+        correlation = get_spearman(proxy)
+        if correlation and proxy.cost is not None:
+            points.append(CostPoint(proxy.proxy, proxy.cost, correlation.value, get_kind(proxy)))
     if len(points) < 2:
         return ""
     chart = make_responsive(
@@ -182,7 +193,7 @@ def _describe_omitted_rows(visible: Sequence[object], rows: Sequence[object]) ->
 
 def _make_legend(rows: Sequence[Bar | Strip | CostPoint]) -> str:
     """Return a legend of the kinds of proxies; empty if there is only one kind."""
-    names = {"proxy": "proxy", **LABELS}
+    names = {"proxy": "proxy", **KIND_LABELS}
     kinds = {row.kind for row in rows}
     if len(kinds) < 2:
         return ""

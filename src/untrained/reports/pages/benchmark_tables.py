@@ -13,8 +13,8 @@ from untrained.benchmarks.result import (
 )
 from untrained.reports.pages.html import (
     DASH,
-    fold,
     make_code,
+    make_collapsible,
     make_fact_list,
     make_html_cell,
     make_paragraph,
@@ -24,16 +24,16 @@ from untrained.reports.pages.html import (
     make_text_cell,
 )
 
-# Kinds of proxies that have a label and a colour of their own.
-LABELS = {"baseline": "baseline", "other": "third party", "combination": "combination"}
+# Labels of the kinds of proxies that also have a colour of their own.
+KIND_LABELS = {"baseline": "baseline", "other": "third party", "combination": "combination"}
 
 _EXPLANATIONS = {
     "size_controlled": (
-        "Equal size: Spearman rank correlation with the ranks of parameters and FLOPs held fixed; "
-        "what the score knows beyond size."
+        "Equal size: partial Spearman rank correlation, controlled for the ranks of parameters and "
+        "FLOPs; it shows what the score tells beyond size."
     ),
     "ndcg": (
-        "nDCG: quality of the whole order, in which the first places count most; also a random "
+        "nDCG: quality of the whole order, in which the first places count most; even a random "
         "order is far above 0."
     ),
     "top_5_overlap": (
@@ -49,12 +49,13 @@ _EXPLANATIONS = {
         "score."
     ),
     "regret_at_10": (
-        "Regret of 10: the same for the best of the ten highest scores; of equal scores at the "
-        "border the worst count."
+        "Regret of 10: ground truth of the best architecture minus that of the best of the ten "
+        "architectures with the best scores; if scores are tied for the tenth place, the worst of "
+        "these architectures are taken."
     ),
 }
 
-# The statistics in the main table. A second table has the others, because a page has no room for all.
+# The statistics in the main table. The others are in a second table, because a page is too narrow for all.
 _MAIN_STATISTICS = ("size_controlled", "top_5_overlap", "top_overlap", "precision_at_10", "regret")
 
 FormatValue = Callable[[float], str]
@@ -71,13 +72,13 @@ def format_correlation(value: float) -> str:
 
 def get_kind(proxy: ProxyResult) -> str:
     """Return the kind that decides the colour of a proxy (CSS class k-KIND)."""
-    if proxy.kind in LABELS:
+    if proxy.kind in KIND_LABELS:
         return proxy.kind
     return "proxy"
 
 
 def make_proxies_section(result: BenchmarkResult) -> str:
-    """Show all statistics, best proxy first. A column without values is left out."""
+    """Return the section with all statistics. A column without values is left out."""
     if not result.proxy_results:
         return make_section("Proxies", make_paragraph("No proxy was evaluated."))
     statistics = {}
@@ -105,15 +106,17 @@ def make_proxies_section(result: BenchmarkResult) -> str:
         make_paragraph(_explain_columns(statistics, has_spread), "note"),
     ]
     if more_statistics:
-        parts.append(fold("More statistics", _make_more_statistics(result, more_statistics)))
+        parts.append(
+            make_collapsible("More statistics", _make_more_statistics(result, more_statistics))
+        )
     descriptions = {proxy.proxy: proxy.about for proxy in result.proxy_results if proxy.about}
     if descriptions:
-        parts.append(fold("What the proxies measure", make_fact_list(descriptions)))
+        parts.append(make_collapsible("What the proxies measure", make_fact_list(descriptions)))
     return make_section("Proxies", *parts)
 
 
 def _make_more_statistics(result: BenchmarkResult, statistics: dict[str, _StatisticColumn]) -> str:
-    """Return a table of the statistics for which the main table has no room."""
+    """Return a table of the statistics that the main table does not show."""
     head = [("", "Proxy")]
     for statistic in statistics.values():
         head.append(("num", statistic.heading))
@@ -128,10 +131,10 @@ def _make_more_statistics(result: BenchmarkResult, statistics: dict[str, _Statis
 
 def _get_spread(proxy: ProxyResult) -> float | None:
     """Return the standard deviation of the rank correlation over seeds."""
-    main = proxy.statistics.get("spearman")
-    if main is None:
+    correlation = proxy.statistics.get("spearman")
+    if correlation is None:
         return None
-    return main.spread
+    return correlation.spread
 
 
 def _list_statistics(result: BenchmarkResult) -> dict[str, _StatisticColumn]:
@@ -186,15 +189,15 @@ def _list_explanations(names: Iterable[str]) -> list[str]:
 def _make_proxy_row(
     proxy: ProxyResult, statistics: dict[str, _StatisticColumn], has_spread: bool
 ) -> str:
-    main = proxy.statistics.get("spearman")
+    correlation = proxy.statistics.get("spearman")
     value = DASH
     interval = ""
     spread = ""
-    if main:
-        value = format_correlation(main.value)
-        interval = formatting.format_interval(main.low, main.high, format_correlation)
-        if main.spread is not None:
-            spread = format_correlation(main.spread)
+    if correlation:
+        value = format_correlation(correlation.value)
+        interval = formatting.format_interval(correlation.low, correlation.high, format_correlation)
+        if correlation.spread is not None:
+            spread = format_correlation(correlation.spread)
     cells = [
         make_html_cell(_make_proxy_name(proxy), "proxy"),
         make_text_cell(value, "num score"),
@@ -215,8 +218,8 @@ def _make_proxy_row(
 def _make_proxy_name(proxy: ProxyResult) -> str:
     """Return the name of a proxy with a label of its kind, if the kind has one."""
     name = make_code(proxy.proxy)
-    if proxy.kind in LABELS:
-        name += f' <span class="label">{escape(LABELS[proxy.kind])}</span>'
+    if proxy.kind in KIND_LABELS:
+        name += f' <span class="label">{escape(KIND_LABELS[proxy.kind])}</span>'
     return name
 
 
@@ -246,7 +249,7 @@ def _format_failures(proxy: ProxyResult) -> str:
 
 
 def make_proxy_failures_section(result: BenchmarkResult) -> str:
-    """Show failures per kind; proxies with the same failures share a row."""
+    """Return the section about failures. Proxies with the same failures share a row."""
     groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for proxy in result.proxy_results:
         if proxy.failed:

@@ -23,7 +23,7 @@ from untrained.reports.pages.html import (
     make_row,
     make_table,
 )
-from untrained.reports.svg.style import scale_to_unit
+from untrained.reports.svg.elements import scale_to_unit
 
 MAX_ROWS = 20
 NUMBER_TYPES = (int, float, type(None))

@@ -28,7 +28,7 @@ from untrained.reports.search_summary import SearchSummary
 
 
 def make_confirmation_sections(summary: SearchSummary) -> str:
-    """Show the results of each group, their comparison and the winner; empty without trainings."""
+    """Return the sections about confirmation: groups, comparisons, winner; empty without trainings."""
     confirmation = summary.confirmation
     if confirmation is None:
         return ""
@@ -54,7 +54,7 @@ def make_confirmation_sections(summary: SearchSummary) -> str:
 
 
 def _make_references_section(entries: Sequence[ReferenceResult]) -> str:
-    """Compare the winner with hand-designed networks."""
+    """Return the section that compares the winner with hand-designed networks."""
     if not entries:
         return ""
     head = [("", "Network"), *(("num", name) for name in REFERENCE_COLUMNS)]
@@ -78,7 +78,7 @@ def _make_entry_row(entry: ReferenceResult) -> str:
 
 
 def _make_group_row(group: TrainedGroup) -> str:
-    values = group.finished
+    values = group.finished_results
     mean = DASH
     best = DASH
     if values:

@@ -138,7 +138,7 @@ def make_cost_section(
 
 
 def describe_batched(count: int) -> dict[str, str]:
-    """Return how many networks were scored together with others; empty if none were."""
+    """Return a fact for the cost section: how many networks were scored together with others."""
     if not count:
         return {}
     return {"Scored several at a time": formatting.format_count(count, "network")}

@@ -85,7 +85,7 @@ def make_legend_entry(css_class: str, name: str) -> str:
     return f'<span class="key"><span class="dot {css_class}"></span> {name}</span> '
 
 
-def fold(title: str, content: str) -> str:
+def make_collapsible(title: str, content: str) -> str:
     """Return content that is hidden until the reader clicks on its title."""
     return f"<details><summary>{escape(title)}</summary>{content}</details>"
 

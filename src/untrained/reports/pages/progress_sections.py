@@ -33,7 +33,7 @@ from untrained.reports.svg.ranking_charts import WIDE_SCORES
 
 
 def make_progress_section(summary: SearchSummary) -> str:
-    """Show the best score so far against the number of scores; empty with fewer than two."""
+    """Return the section with the best score so far by number of scores; empty with fewer than two."""
     scores = summary.scores_in_order
     if len(scores) < 2:
         return ""
@@ -70,7 +70,7 @@ def make_progress_section(summary: SearchSummary) -> str:
 
 
 def make_front_section(summary: SearchSummary) -> str:
-    """Show the score against another objective, with the Pareto front highlighted."""
+    """Return the section about the Pareto front; empty for a search with a single objective."""
     tradeoff = summary.tradeoff
     if tradeoff is None or len(tradeoff.points) < 2:
         return ""
@@ -130,7 +130,7 @@ def _make_front_table(summary: SearchSummary, tradeoff: Tradeoff) -> str:
 
 
 def make_limits_section(summary: SearchSummary) -> str:
-    """Show each limit, the value of the best architecture, and how many were rejected."""
+    """Return the section about limits; empty for a search without limits."""
     if not summary.limits:
         return ""
     rows = []
@@ -146,8 +146,8 @@ def make_limits_section(summary: SearchSummary) -> str:
         ]
         rows.append(make_row(cells))
     note = (
-        "Architectures beyond a limit were not scored. An architecture that was drawn twice is "
-        "counted twice."
+        "Architectures beyond a limit were not scored. An architecture that was sampled twice "
+        "is counted twice."
     )
     if any(limit.name == "max_latency" for limit in summary.limits):
         note += " The latency of the best architecture was measured, on a CPU with one thread."

@@ -72,8 +72,8 @@ def _make_about(result: ReproductionResult) -> str:
 
 
 def _make_results_section(result: ReproductionResult) -> str:
-    """Show all lines; a column without values is left out."""
-    columns = result.filled_columns()
+    """Return the section with all lines. A column without values is left out."""
+    columns = result.find_filled_columns()
     head = [(_COLUMN_CLASSES[i], COLUMN_TITLES[i].capitalize()) for i in columns]
     rows = []
     for texts in result.format_lines():

@@ -9,8 +9,8 @@ from untrained import formatting
 from untrained.benchmarks.statistics import spearman
 from untrained.reports.pages.html import (
     DASH,
-    fold,
     make_code,
+    make_collapsible,
     make_fact_list,
     make_html_cell,
     make_paragraph,
@@ -21,9 +21,14 @@ from untrained.reports.pages.html import (
 )
 from untrained.reports.search_summary import FailedArch, RankedArch, SearchSummary
 from untrained.reports.svg.plot import describe_direction
-from untrained.reports.svg.ranking_charts import TOP, draw_histogram, draw_size_scatter, select_dots
+from untrained.reports.svg.ranking_charts import (
+    TOP_COUNT,
+    draw_histogram,
+    draw_size_scatter,
+    select_dots,
+)
 
-SHOWN_ROWS = 50  # of the ranking; the others are folded
+SHOWN_ROWS = 50  # of the ranking; the others are collapsed
 
 GetSize = Callable[[RankedArch], float | None]
 SIZES: dict[str, GetSize] = {
@@ -41,7 +46,7 @@ class _Column(NamedTuple):
 
 
 def make_ranking_section(summary: SearchSummary) -> str:
-    """Show the first fifty architectures; the others are folded."""
+    """Return the section with the first fifty architectures; the others are collapsed."""
     rows = summary.ranking
     if not rows:
         return make_section("Ranking", make_paragraph("No architecture has a score."))
@@ -60,7 +65,7 @@ def make_ranking_section(summary: SearchSummary) -> str:
     parts = [make_paragraph(" ".join(notes), "note"), _make_rank_table(rows, rows[:SHOWN_ROWS])]
     if len(rows) > SHOWN_ROWS:
         rest = _make_rank_table(rows, rows[SHOWN_ROWS:])
-        parts.append(fold(f"The other {len(rows) - SHOWN_ROWS:,}", rest))
+        parts.append(make_collapsible(f"The other {len(rows) - SHOWN_ROWS:,}", rest))
     return make_section("Ranking", *parts)
 
 
@@ -72,7 +77,7 @@ def _make_rank_table(ranking: Sequence[RankedArch], rows: Sequence[RankedArch]) 
             without values is left out.
         rows: The rows of the table.
     """
-    # The visible and the folded table must have the same number of decimals.
+    # The visible and the collapsed table must have the same number of decimals.
     format_score = formatting.choose_column_format([row.score for row in ranking])
     spreads = _list_spreads(ranking)
     format_spread = formatting.choose_column_format(spreads, digits=2)
@@ -109,7 +114,7 @@ def _make_size_column(name: str, get_size: GetSize) -> _Column:
 
 
 def make_consensus_section(summary: SearchSummary) -> str:
-    """Show the members of a consensus and their weights; empty for other proxies."""
+    """Return one section per consensus, with its members and weights; empty for other proxies."""
     sections = []
     for consensus in summary.consensus:
         note = (
@@ -136,7 +141,7 @@ def make_consensus_section(summary: SearchSummary) -> str:
 
 
 def make_distribution_section(summary: SearchSummary) -> str:
-    """Show the distribution of scores; empty with fewer than two."""
+    """Return the section about the distribution of scores; empty with fewer than two."""
     rows = summary.ranking
     if len(rows) < 2:
         return ""
@@ -161,7 +166,7 @@ def make_distribution_section(summary: SearchSummary) -> str:
 
 
 def make_size_section(summary: SearchSummary) -> str:
-    """Show score against size, and how strongly the two are correlated."""
+    """Return the section about score and size, with their correlation; empty with one score."""
     rows = summary.ranking
     if len(rows) < 2:
         return ""
@@ -214,7 +219,7 @@ def _interpret_correlation(strength: float) -> str:
 
 
 def make_failures_section(summary: SearchSummary) -> str:
-    """Show each kind of failure with its count and its first example."""
+    """Return the section about failures: the count and the first example of each kind."""
     if not summary.failed:
         return make_section("Failures", make_paragraph("There were no failures."))
     failures_by_kind: dict[str, list[FailedArch]] = {}
@@ -225,7 +230,7 @@ def make_failures_section(summary: SearchSummary) -> str:
     for kind, failures in sorted(failures_by_kind.items(), key=lambda item: -len(item[1])):
         first = failures[0]
         detail = make_paragraph(first.detail or "No detail was recorded.")
-        example = detail + make_code(first.arch) + _fold_first_trace(failures)
+        example = detail + make_code(first.arch) + _make_first_traceback(failures)
         cells = [
             make_html_cell(make_code(kind), ""),
             make_text_cell(f"{len(failures):,}", "num"),
@@ -240,11 +245,11 @@ def make_failures_section(summary: SearchSummary) -> str:
     return make_section("Failures", make_paragraph(note, "note"), make_table("kinds", head, rows))
 
 
-def _fold_first_trace(failures: Sequence[FailedArch]) -> str:
-    """Return the first traceback of these failures, folded."""
+def _make_first_traceback(failures: Sequence[FailedArch]) -> str:
+    """Return the first traceback of these failures, collapsed; empty if there is none."""
     for failed in failures:
         if failed.trace:
-            return fold("Traceback", f"<pre>{escape(failed.trace)}</pre>")
+            return make_collapsible("Traceback", f"<pre>{escape(failed.trace)}</pre>")
     return ""
 
 
@@ -279,8 +284,8 @@ def _make_caption(text: str, rows: Sequence[RankedArch]) -> str:
     parts = []
     if text:
         parts.append(make_paragraph(text))
-    if len(rows) > TOP:
-        parts.append(f'<span class="dot"></span> the best {TOP}')
+    if len(rows) > TOP_COUNT:
+        parts.append(f'<span class="dot"></span> the best {TOP_COUNT}')
     if not parts:
         return ""
     return f"<figcaption>{''.join(parts)}</figcaption>"

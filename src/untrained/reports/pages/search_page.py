@@ -51,7 +51,7 @@ def render_search_page(summary: SearchSummary) -> str:
     sections = [
         _make_search_header(summary),
         _make_best_section(summary),
-        _make_training_part(summary),
+        _make_training_with_warning(summary),
         make_confirmation_sections(summary),
         make_limits_section(summary),
         make_ranking_section(summary),
@@ -62,9 +62,9 @@ def render_search_page(summary: SearchSummary) -> str:
         make_size_section(summary),
         make_failures_section(summary),
         make_trace_section(summary),
-        _make_search_cost(summary),
-        _make_search_settings(summary),
-        _make_search_command(summary),
+        _make_search_cost_section(summary),
+        _make_search_settings_section(summary),
+        _make_search_command_section(summary),
     ]
     return make_document(summary.title, make_search_headline(summary), sections)
 
@@ -141,8 +141,8 @@ def _make_best_section(summary: SearchSummary) -> str:
     return make_section("Best architecture", make_copyable(summary.best), drawing)
 
 
-def _make_training_part(summary: SearchSummary) -> str:
-    """Return the training in the run folder, with a warning if it is not of the winner."""
+def _make_training_with_warning(summary: SearchSummary) -> str:
+    """Return the sections of the training in the run folder; warn if it is not of the winner."""
     training = summary.training
     if training is None:
         return ""
@@ -154,7 +154,7 @@ def _make_training_part(summary: SearchSummary) -> str:
     return make_section("Earlier training", make_paragraph(warning, "warn")) + sections
 
 
-def _make_search_cost(summary: SearchSummary) -> str:
+def _make_search_cost_section(summary: SearchSummary) -> str:
     facts = {}
     if summary.peak_bytes:
         facts["Peak GPU memory"] = f"{summary.peak_bytes / 2**20:,.0f} MiB"
@@ -195,7 +195,7 @@ def _make_worker_table(workers: Sequence[WorkerTimes]) -> str:
     return make_table("", head, rows) + make_paragraph(note, "note")
 
 
-def _make_search_settings(summary: SearchSummary) -> str:
+def _make_search_settings_section(summary: SearchSummary) -> str:
     settings = {"space": summary.space}
     if summary.space_size:
         settings["space size"] = f"{summary.space_size:,}"
@@ -205,7 +205,7 @@ def _make_search_settings(summary: SearchSummary) -> str:
     return make_settings_section(settings, summary.versions)
 
 
-def _make_search_command(summary: SearchSummary) -> str:
+def _make_search_command_section(summary: SearchSummary) -> str:
     if summary.stopped_early:
         note = "Resumes this search; existing scores are kept."
         return make_command_section(summary.command, note, "Resume")

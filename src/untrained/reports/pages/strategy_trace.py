@@ -16,8 +16,8 @@ from untrained.reports.pages.choice_tables import (
 )
 from untrained.reports.pages.html import (
     DASH,
-    fold,
     make_code,
+    make_collapsible,
     make_html_cell,
     make_row,
     make_section,
@@ -35,7 +35,7 @@ _MAX_LIST_ITEMS = 12  # of a list that is written as text
 
 
 def make_trace_section(summary: SearchSummary) -> str:
-    """Return the trace of the strategy; empty if it has none."""
+    """Return the section about the steps of the strategy; empty if it recorded none."""
     if not summary.trace:
         return ""
     tables = [_make_step_table("All steps", summary.trace)]
@@ -44,7 +44,7 @@ def make_trace_section(summary: SearchSummary) -> str:
             inner_steps = _read_inner_steps(value)
             if inner_steps:
                 tables.append(_make_step_table(f"Step {place}: {_add_spaces(name)}", inner_steps))
-    charts = [_draw_prediction(summary), _draw_choices(summary)]
+    charts = [_draw_prediction(summary), _make_choices(summary)]
     return make_section("Strategy trace", *charts, *tables)
 
 
@@ -56,7 +56,7 @@ def _draw_prediction(summary: SearchSummary) -> str:
     return draw_prediction_map(summary.prediction, summary.trace, name)
 
 
-def _draw_choices(summary: SearchSummary) -> str:
+def _make_choices(summary: SearchSummary) -> str:
     """Return choice tables of one step.
 
     This is the step that proposed the best architecture, or the last step that has such tables.
@@ -78,7 +78,7 @@ def _add_spaces(name: str) -> str:
 
 
 def _make_step_table(title: str, steps: Sequence[TraceStep]) -> str:
-    """Return a folded table with one row per step."""
+    """Return a collapsed table with one row per step."""
     shown = thin_out(list(enumerate(steps, 1)), _MAX_ROWS)
     if len(shown) < len(steps):
         title += f", {len(shown)} of {len(steps):,}"
@@ -91,7 +91,7 @@ def _make_step_table(title: str, steps: Sequence[TraceStep]) -> str:
         for name in names:
             cells.append(make_html_cell(make_code(_format_value(step.get(name))), "arch"))
         rows.append(make_row(cells))
-    return fold(title, make_table("", head, rows))
+    return make_collapsible(title, make_table("", head, rows))
 
 
 def _read_inner_steps(value: Any) -> list[TraceStep]:

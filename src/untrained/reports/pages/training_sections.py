@@ -121,7 +121,7 @@ def _make_result_section(training: TrainingResult) -> str:
 
 
 def _make_curves_section(training: TrainingResult) -> str:
-    """Show loss and validation result per epoch; empty with fewer than two epochs."""
+    """Return the section with the curves of a training; empty with fewer than two epochs."""
     curve = training.curve
     if len(curve) < 2:
         return ""
@@ -151,7 +151,7 @@ def _list_percentages(rows: Sequence[dict[str, Any]], key: str) -> tuple[float, 
 
 
 def _make_confusion_section(training: TrainingResult) -> str:
-    """Show the confusion matrix, and the pairs of classes that were confused most often."""
+    """Return the section with the confusion matrix and the most frequent confusions."""
     counts = training.confusion
     names = training.classes
     parts = []
@@ -212,7 +212,7 @@ def _make_calibration_section(training: TrainingResult) -> str:
 
 
 def _make_click_calibration_section(training: TrainingResult) -> str:
-    """Show predicted against observed click rates, in ten bins by prediction."""
+    """Return the section with predicted against observed click rates, in ten bins."""
     # Click rates are a few per cent, so an axis up to 100 % would be almost empty.
     predicted = _list_percentages(training.calibration, "predicted")
     observed = _list_percentages(training.calibration, "observed")
@@ -244,7 +244,10 @@ def _draw_calibration(
 
 
 def _make_mistakes_section(training: TrainingResult) -> str:
-    """Show the wrong predictions that gave the true class the lowest probability."""
+    """Return the section with the worst wrong predictions; empty if there are none.
+
+    These are the predictions that give the true class the lowest probability.
+    """
     tiles = []
     for row in training.mistakes:
         # A file may contain any address; the page only shows images that it contains itself.

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from untrained import formatting
 from untrained.reports.svg.axis import Axis, choose_ticks
-from untrained.reports.svg.plot import PlotArea
-from untrained.reports.svg.style import (
+from untrained.reports.svg.elements import (
     draw_rect,
     draw_text,
     estimate_width,
     shorten_text,
     wrap_drawing,
 )
+from untrained.reports.svg.plot import PlotArea
 
 MAX_WIDTH = 760.0  # of charts with one row per proxy
 
@@ -89,7 +89,7 @@ def _make_axis(rows: Sequence[Bar], tick_count: int) -> Axis:
 
 def _draw_grid(area: PlotArea) -> str:
     """Draw a vertical line at every tick; the one at zero is stronger."""
-    bottom = area.box[3]
+    bottom = area.bounds[3]
     parts = []
     labels = formatting.format_ticks(area.x.ticks, units=False)
     for tick, label in zip(area.x.ticks, labels, strict=True):
@@ -103,7 +103,7 @@ def _draw_grid(area: PlotArea) -> str:
 
 
 def _draw_row(area: PlotArea, row: Bar, y: float, width: float) -> str:
-    left = area.box[0]
+    left = area.bounds[0]
     zero = area.x_pixel(0.0)
     end = area.x_pixel(row.value)
     # A negative value extends to the left of the zero line.

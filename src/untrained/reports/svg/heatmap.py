@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from untrained import formatting
-from untrained.reports.svg.style import draw_text, estimate_width, shorten_text, wrap_drawing
+from untrained.reports.svg.elements import draw_text, estimate_width, shorten_text, wrap_drawing
 
 _MIN_CELL = 12.0  # pixels; a map of many cells of this size scrolls in its own box
 _MAX_CELL = 36.0

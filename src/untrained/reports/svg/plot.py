@@ -21,18 +21,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PlotArea:
-    """The rectangle between the axes: `box` is (left, top, right, bottom) in pixels."""
+    """The rectangle between the axes: `bounds` are left, top, right and bottom in pixels."""
 
     x: Axis
     y: Axis
-    box: tuple[float, float, float, float]
+    bounds: tuple[float, float, float, float]
 
     def x_pixel(self, value: float) -> float:
-        left, _, right, _ = self.box
+        """Return the horizontal position of a value in pixels."""
+        left, _, right, _ = self.bounds
         return left + self.x.position(value) * (right - left)
 
     def y_pixel(self, value: float) -> float:
-        _, top, _, bottom = self.box
+        """Return the vertical position of a value in pixels."""
+        _, top, _, bottom = self.bounds
         # Pixels are counted from the top, values from the bottom.
         return bottom - self.y.position(value) * (bottom - top)
 
@@ -60,7 +62,7 @@ def draw_axes(
     y_title: str,
 ) -> str:
     """Draw horizontal grid lines, tick labels and titles of both axes."""
-    left, _, right, bottom = area.box
+    left, _, right, bottom = area.bounds
     parts = [f'<text class="title" x="0" y="12">{escape(y_title)}</text>']
     for value, label in zip(area.y.ticks, y_labels, strict=True):
         y = area.y_pixel(value)

@@ -15,18 +15,18 @@ from typing import Any
 
 from untrained import formatting
 from untrained.reports.svg.axis import Axis, choose_log_ticks, choose_ticks
+from untrained.reports.svg.elements import draw_text, scale_to_unit
 from untrained.reports.svg.plot import (
     PlotArea,
     draw_labelled_axes,
     measure_tick_labels,
     wrap_chart,
 )
-from untrained.reports.svg.style import draw_text, scale_to_unit
 from untrained.runs.trace import TraceStep
 
 _WIDTH = 440.0
 _HEIGHT = 440.0
-_SIDE = 340.0
+_SIDE = 340.0  # of the square of the map
 _TOP = 24.0
 _MIN_SHADE = 6  # per cent of colour in the lowest cell, so that it differs from the background
 _OVERLAP = 0.4  # pixels by which cells overlap, so that no background shows between them
@@ -43,8 +43,8 @@ def draw_prediction_map(
         trace: Steps of the strategy.
         value_name: Name of what is predicted.
     """
-    x_axis = _make_side_axis(prediction["x_axis"])
-    y_axis = _make_side_axis(prediction["y_axis"])
+    x_axis = _read_axis(prediction["x_axis"])
+    y_axis = _read_axis(prediction["y_axis"])
     left = measure_tick_labels(formatting.format_ticks(y_axis.ticks, units=False))
     area = PlotArea(x_axis, y_axis, (left, _TOP, left + _SIDE, _TOP + _SIDE))
     # Steps of other kinds have no point.
@@ -72,19 +72,20 @@ def draw_prediction_map(
     return f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _make_side_axis(side: dict[str, Any]) -> Axis:
-    low = side["low"]
-    high = side["high"]
+def _read_axis(facts: dict[str, Any]) -> Axis:
+    """Return an axis from its JSON."""
+    low = facts["low"]
+    high = facts["high"]
     # An axis of a constant has no ticks.
     if low == high:
         return Axis(low, high, False, ())
-    ticks = choose_log_ticks(low, high) if side["log"] else choose_ticks(low, high)
-    return Axis(low, high, side["log"], ticks)
+    ticks = choose_log_ticks(low, high) if facts["log"] else choose_ticks(low, high)
+    return Axis(low, high, facts["log"], ticks)
 
 
 def _place_point(area: PlotArea, point: Sequence[float]) -> tuple[float, float]:
     """Return the pixel of a point of the unit square."""
-    left, top, right, bottom = area.box
+    left, top, right, bottom = area.bounds
     return left + point[0] * (right - left), bottom - point[1] * (bottom - top)
 
 

@@ -27,7 +27,7 @@ from untrained.reports.svg.plot import (
     wrap_chart,
 )
 
-TOP = 10  # number of best architectures, which are highlighted
+TOP_COUNT = 10  # number of best architectures, which are highlighted
 MAX_DOTS = 2000  # in a scatter plot; more would make the file large
 WIDE_SCORES = 3.0  # decades; scores that span more have a logarithmic axis
 
@@ -42,7 +42,7 @@ def draw_histogram(ranking: Sequence[RankedArch], *, higher_is_better: bool = Tr
     scores = [row.score for row in ranking]
     edges, log = _choose_bins(scores)
     counts = _count_scores(scores, edges)
-    top_counts = _count_scores(scores[:TOP], edges)
+    top_counts = _count_scores(scores[:TOP_COUNT], edges)
     if log:
         ticks = make_axis([edges[0], edges[-1]], decades=WIDE_SCORES).ticks
     else:
@@ -106,7 +106,7 @@ def select_dots(ranking: Sequence[RankedArch]) -> list[RankedArch]:
     step = ceil(len(ranking) / MAX_DOTS)
     selected = []
     for i, row in enumerate(ranking):
-        if i < TOP or i % step == 0:
+        if i < TOP_COUNT or i % step == 0:
             selected.append(row)
     return selected
 
@@ -158,7 +158,7 @@ def _draw_bin(area: PlotArea, low: float, high: float, count: int, top_count: in
         f"{formatting.format_significant(low)} to {formatting.format_significant(high)}: {count}"
     )
     if top_count:
-        title += f", {top_count} of them among the best {TOP}"
+        title += f", {top_count} of them among the best {TOP_COUNT}"
     parts = [f"<title>{title}</title>"]
     for css_class, bottom, top in (("bar", top_count, count), ("bar top", 0, top_count)):
         if top > bottom:
@@ -174,7 +174,7 @@ def _draw_bin(area: PlotArea, low: float, high: float, count: int, top_count: in
 def _draw_dot(area: PlotArea, row: RankedArch, size: float, size_name: str) -> str:
     css_class = ""
     radius = 3.5
-    if row.rank <= TOP:
+    if row.rank <= TOP_COUNT:
         css_class = ' class="top"'
         radius = 4.5
     score = formatting.format_significant(row.score, 4)

@@ -16,6 +16,7 @@ import numpy as np
 from untrained import formatting
 from untrained.benchmarks.statistics import compute_ranks, compute_top_chances, count_top
 from untrained.reports.svg.axis import Axis, choose_ticks, make_axis
+from untrained.reports.svg.elements import draw_text, shorten_text
 from untrained.reports.svg.plot import (
     PlotArea,
     draw_axes,
@@ -24,7 +25,6 @@ from untrained.reports.svg.plot import (
     thin_out,
     wrap_chart,
 )
-from untrained.reports.svg.style import draw_text, shorten_text
 
 BINS = 20  # per histogram
 
@@ -76,8 +76,8 @@ def draw_scatter(
     else:
         y_labels = formatting.format_ticks(y.axis.ticks, units=False)
     left = measure_tick_labels(y_labels, margin=12.0)
-    box = (left, 24 + _HISTOGRAM_HEIGHT, _WIDTH - _HISTOGRAM_HEIGHT - 4, _HEIGHT - 48)
-    area = PlotArea(x.axis, y.axis, box)
+    bounds = (left, 24 + _HISTOGRAM_HEIGHT, _WIDTH - _HISTOGRAM_HEIGHT - 4, _HEIGHT - 48)
+    area = PlotArea(x.axis, y.axis, bounds)
     places = []
     for x_value, y_value in zip(x.values, y.values, strict=True):
         places.append((area.x_pixel(x_value), area.y_pixel(y_value)))
@@ -173,7 +173,7 @@ def _format_x_title(x: ScatterScale, y: ScatterScale, higher_is_better: bool) ->
 
 def _draw_histograms(area: PlotArea, x: ScatterScale, y: ScatterScale) -> str:
     """Draw the distribution of scores above the plot, and that of the ground truth on its right."""
-    left, top, right, bottom = area.box
+    left, top, right, bottom = area.bounds
     parts = []
     step = (right - left) / BINS
     for i, count, length in _count_bins(x):

@@ -16,14 +16,14 @@ from untrained.benchmarks.statistics import (
     spearman,
 )
 from untrained.reports.svg.bars import MAX_WIDTH
-from untrained.reports.svg.plot import draw_points, thin_out
-from untrained.reports.svg.style import (
+from untrained.reports.svg.elements import (
     draw_rect,
     draw_text,
     estimate_width,
     shorten_text,
     wrap_drawing,
 )
+from untrained.reports.svg.plot import draw_points, thin_out
 
 _ROW_HEIGHT = 28.0
 _STRIP_HEIGHT = 22.0
@@ -38,10 +38,12 @@ class BestTenth(NamedTuple):
     """How a score ranks the best tenth of all architectures by ground truth.
 
     Attributes:
-        places: Per architecture, the fraction of architectures with a lower score, and the position
-            of its ground truth between the lowest (0) and the highest (1) of the tenth.
-        hits: How many of them are in the best tenth by score. Ties at the border count partly.
-        correlation: Rank correlation of score and ground truth among them.
+        places: For each architecture of the tenth, the fraction of all architectures with a lower
+            score, and the position of its ground truth between the lowest (0) and the highest (1)
+            of the tenth.
+        hits: How many architectures of the tenth are also in the best tenth by score. Ties at the
+            border count partly.
+        correlation: Rank correlation of score and ground truth within the tenth.
     """
 
     places: tuple[tuple[float, float], ...]

@@ -8,19 +8,19 @@ from typing import NamedTuple
 from untrained import formatting
 from untrained.reports.svg.axis import Axis, make_axis
 from untrained.reports.svg.bars import MAX_WIDTH
+from untrained.reports.svg.elements import (
+    Box,
+    draw_text,
+    estimate_width,
+    shorten_text,
+    wrap_drawing,
+)
 from untrained.reports.svg.plot import (
     PlotArea,
     draw_axes,
     draw_polyline,
     format_axis_title,
     measure_tick_labels,
-)
-from untrained.reports.svg.style import (
-    Box,
-    draw_text,
-    estimate_width,
-    shorten_text,
-    wrap_drawing,
 )
 
 _HEIGHT = 360.0
