@@ -273,7 +273,7 @@ def format_statements(
         The lines.
     """
     return_statement = Statement((), output, has_effect=True)
-    remaining = _inline_values(_drop_unused([*statements, return_statement]))
+    remaining = _inline_values(_drop_unused_statements([*statements, return_statement]))
     used_values = set(_list_used_values(remaining))
     taken_names = {*inputs, *RESERVED_NAMES}
     names: dict[int, str] = {}
@@ -305,7 +305,7 @@ def _list_used_values(statements: Sequence[Statement]) -> list[int]:
     return values
 
 
-def _drop_unused(statements: Sequence[Statement]) -> list[Statement]:
+def _drop_unused_statements(statements: Sequence[Statement]) -> list[Statement]:
     used_values: set[int] = set()
     remaining: list[Statement] = []
     for statement in reversed(statements):

@@ -127,13 +127,13 @@ def _make_score(subject: ExportSubject) -> dict[str, Any] | None:
 def make_readme(subject: ExportSubject, facts: ExportFacts) -> str:
     """Return the README of an export as Markdown."""
     sections = [
-        _write_title(subject, facts),
-        _write_summary(subject, facts),
-        "## Usage\n\n" + _write_usage(subject.schema, facts),
+        _make_title(subject, facts),
+        _make_summary(subject, facts),
+        "## Usage\n\n" + _make_usage(subject.schema, facts),
     ]
     if subject.schema is not None:
         sections.append("## Input columns\n\n" + describe_columns(subject.schema))
-    sections.append("## Files\n\n" + _list_files(subject.schema, facts))
+    sections.append("## Files\n\n" + _describe_files(subject.schema, facts))
     sections.append("## Quality\n\n" + _describe_quality(subject))
     sections.append("## Latency\n\n" + _describe_latency(subject, facts))
     sections.append("## Origin\n\n" + _describe_origin(subject))
@@ -143,7 +143,7 @@ def make_readme(subject: ExportSubject, facts: ExportFacts) -> str:
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
 
 
-def _write_title(subject: ExportSubject, facts: ExportFacts) -> str:
+def _make_title(subject: ExportSubject, facts: ExportFacts) -> str:
     if not subject.is_trained:
         # The warning comes first, so that random weights are not mistaken for trained ones.
         weights = "randomly initialised"
@@ -161,7 +161,7 @@ def _write_title(subject: ExportSubject, facts: ExportFacts) -> str:
     return f"# {facts.class_name}: {result} on the test part of {subject.data}"
 
 
-def _write_summary(subject: ExportSubject, facts: ExportFacts) -> str:
+def _make_summary(subject: ExportSubject, facts: ExportFacts) -> str:
     flops = "not counted"
     if facts.flops is not None:
         flops = format_quantity(facts.flops)
@@ -197,7 +197,7 @@ def _count_columns(schema: Schema) -> str:
     return f"{format_count(schema.columns, 'column')} ({' and '.join(kinds)})"
 
 
-def _write_usage(schema: Schema | None, facts: ExportFacts) -> str:
+def _make_usage(schema: Schema | None, facts: ExportFacts) -> str:
     if schema is None:
         shell = ["pip install onnxruntime pillow numpy", "python predict.py picture.png folder/"]
         python = [
@@ -250,7 +250,7 @@ def _format_names(names: "list[str] | tuple[str, ...]") -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _list_files(schema: Schema | None, facts: ExportFacts) -> str:
+def _describe_files(schema: Schema | None, facts: ExportFacts) -> str:
     files = {
         "model.py": _describe_source(facts),
         "model.safetensors": "the weights, by their names in model.py",

@@ -63,13 +63,13 @@ def check_folder(folder: Path) -> None:
         raise UsageError(f"{folder} is a file; choose another folder")
     if not any(folder.iterdir()):
         return
-    manifest = _read_manifest(folder)
-    if manifest is None:
+    exported_hashes = _read_exported_hashes(folder)
+    if exported_hashes is None:
         raise UsageError(
             f"{folder} already exists and is not an earlier export: choose another folder, "
             "or move it away"
         )
-    for name, digest in manifest.items():
+    for name, digest in exported_hashes.items():
         # A file that the user removed is written again.
         if os.path.lexists(folder / name) and _hash_file(folder / name) != digest:
             raise UsageError(
@@ -107,11 +107,11 @@ def replace_folder(folder: Path) -> Iterator[Staging]:
 
 def _move_into_place(staging: Staging, folder: Path) -> None:
     """Write the manifest of a complete folder and move the folder to its final path."""
-    manifest = {}
+    hashes = {}
     for file in sorted(staging.folder.iterdir()):
         if file.name != MANIFEST:
             file.chmod(0o644)
-            manifest[file.name] = _hash_file(file)
+            hashes[file.name] = _hash_file(file)
     mode = 0o755
     if folder.is_dir():
         mode = folder.stat().st_mode & 0o777
@@ -119,7 +119,7 @@ def _move_into_place(staging: Staging, folder: Path) -> None:
     check_folder(folder)
     if folder.is_dir():
         _link_user_files(folder, staging.folder)
-    _write_manifest(staging.folder, manifest, finished=True)
+    _write_manifest(staging.folder, hashes, finished=True)
     (staging.folder / MANIFEST).chmod(0o644)
     staging.folder.chmod(mode)
     if not folder.is_dir() or not any(folder.iterdir()):
@@ -135,12 +135,12 @@ def _move_into_place(staging: Staging, folder: Path) -> None:
 # ----------------------------------------------------------------------------------------- manifest
 
 
-def _write_manifest(folder: Path, files: dict[str, str], *, finished: bool) -> None:
-    facts = {"made_by": f"untrained {__version__}", "finished": finished, "sha256": files}
+def _write_manifest(folder: Path, hashes: dict[str, str], *, finished: bool) -> None:
+    facts = {"made_by": f"untrained {__version__}", "finished": finished, "sha256": hashes}
     write_atomically(folder / MANIFEST, json.dumps(facts, indent=1) + "\n")
 
 
-def _load_manifest(folder: Path) -> dict[str, Any] | None:
+def _read_manifest(folder: Path) -> dict[str, Any] | None:
     """Return the content of a manifest; None if there is none that an export wrote."""
     try:
         facts = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -156,12 +156,12 @@ def _load_manifest(folder: Path) -> dict[str, Any] | None:
     return dict(facts)
 
 
-def _read_manifest(folder: Path) -> dict[str, str] | None:
+def _read_exported_hashes(folder: Path) -> dict[str, str] | None:
     """Return the hashes of the files of an export by name; None if the folder is not an export."""
-    facts = _load_manifest(folder)
-    if facts is None or not facts["finished"]:
+    manifest = _read_manifest(folder)
+    if manifest is None or not manifest["finished"]:
         return None
-    return dict(facts["sha256"])
+    return dict(manifest["sha256"])
 
 
 def _hash_file(path: Path) -> str:
@@ -177,9 +177,9 @@ def _hash_file(path: Path) -> str:
 
 def _link_user_files(old: Path, new: Path) -> None:
     """Link everything that the user added to the old folder into the new one."""
-    manifest = _read_manifest(old) or {}
+    exported_hashes = _read_exported_hashes(old) or {}
     for entry in sorted(old.iterdir()):
-        if entry.name in manifest or entry.name == MANIFEST:
+        if entry.name in exported_hashes or entry.name == MANIFEST:
             continue
         if os.path.lexists(new / entry.name):
             raise UsageError(
@@ -212,22 +212,22 @@ def _remove_copy(copy: Path, folder: Path) -> bool:
     Returns:
         Whether the whole copy was removed.
     """
-    facts = _load_manifest(copy)
-    if facts is not None and not facts["finished"]:
+    manifest = _read_manifest(copy)
+    if manifest is not None and not manifest["finished"]:
         # An export was killed here. The folder contains only new files and links.
         return _remove_unfinished(copy)
     # A process that was killed while it wrote the first manifest leaves a partial file.
     for part in copy.glob(f"{MANIFEST}.*.part"):
         part.unlink(missing_ok=True)
-    manifest = _read_manifest(copy) or {}
-    for name, digest in manifest.items():
+    exported_hashes = _read_exported_hashes(copy) or {}
+    for name, digest in exported_hashes.items():
         if _hash_file(copy / name) == digest:
             (copy / name).unlink(missing_ok=True)
     others = [entry for entry in copy.iterdir() if entry.name != MANIFEST]
-    removed = [_remove_equal(entry, folder / entry.name) for entry in others]
+    removed = [_remove_duplicates(entry, folder / entry.name) for entry in others]
     if not all(removed):
         return False
-    if manifest:
+    if exported_hashes:
         (copy / MANIFEST).unlink(missing_ok=True)
     try:
         copy.rmdir()
@@ -252,23 +252,23 @@ def _remove_unfinished(folder: Path) -> bool:
     return True
 
 
-def _remove_equal(entry: Path, other: Path) -> bool:
-    """Remove a file or folder that has another copy; return whether all of it was removed."""
+def _remove_duplicates(entry: Path, other: Path) -> bool:
+    """Remove what also exists at `other`; return whether all of it was removed."""
     if entry.is_dir() and not entry.is_symlink():
         removed = []
         for child in list(entry.iterdir()):
-            removed.append(_remove_equal(child, other / child.name))
+            removed.append(_remove_duplicates(child, other / child.name))
         if not all(removed) or not other.is_dir():
             return False
         entry.rmdir()
         return True
-    if not _is_equal(entry, other):
+    if not _are_equal(entry, other):
         return False
     entry.unlink(missing_ok=True)
     return True
 
 
-def _is_equal(first: Path, second: Path) -> bool:
+def _are_equal(first: Path, second: Path) -> bool:
     """Return whether two paths are the same file, equal files, or equal links."""
     if not os.path.lexists(second):
         return False

@@ -24,9 +24,9 @@ from untrained.exports.expressions import (
     make_literal,
     transform_tree,
 )
-from untrained.exports.literals import SourceError
 from untrained.exports.network_structure import NetworkStructure
 from untrained.exports.tracing import Trace, Tracer
+from untrained.exports.value_expressions import SourceError
 from untrained.names import user_code_error
 
 

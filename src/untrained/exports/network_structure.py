@@ -10,7 +10,7 @@ from keyword import iskeyword
 from torch import Tensor, nn
 
 from untrained.exports.expressions import Call
-from untrained.exports.literals import SourceError, find_constructor_call
+from untrained.exports.value_expressions import SourceError, find_constructor_call
 
 _CONTAINER_TYPES = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList)
 

@@ -29,9 +29,9 @@ from untrained.exports.expressions import (
     Keyword,
     make_literal,
 )
-from untrained.exports.literals import SourceError
 from untrained.exports.merge_traces import TracedPass, merge_traces, trace_network
 from untrained.exports.network_structure import NetworkStructure, check_identifier
+from untrained.exports.value_expressions import SourceError
 from untrained.probe.guard import random_state
 
 
@@ -206,7 +206,7 @@ class _SourceWriter:
         """Return the ids of modules that were called or read, or that contain such modules."""
         used = set()
         for name, module in self._structure.network.named_modules(remove_duplicate=False):
-            is_called = any(id(child) in self._tracer.called for child in module.modules())
+            is_called = any(id(child) in self._tracer.called_modules for child in module.modules())
             prefix = f"{name}."
             is_read = any(weight.startswith(prefix) for weight in self._tracer.used_weights)
             if is_called or is_read:

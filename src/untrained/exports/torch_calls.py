@@ -19,11 +19,11 @@ from untrained.exports.expressions import (
     Unary,
     format_expression,
 )
-from untrained.exports.literals import SourceError, express_value
+from untrained.exports.value_expressions import SourceError, express_value
 
 # Turns a value into an expression. An optional second argument is a name for the numbers in the
 # value, in case they become arguments of a class.
-Express = Callable[..., Expression]
+ExpressFunction = Callable[..., Expression]
 
 # Functions that turn tensors into Python values. If the control flow of a network depends on such
 # values, a trace of one input is not valid for others.
@@ -104,7 +104,7 @@ def changes_arguments(name: str, kwargs: Mapping[str, Any]) -> bool:
 
 
 def express_torch_call(
-    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], express: Express
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], express: ExpressFunction
 ) -> Expression:
     """Turn the call of a torch function into an expression.
 
@@ -147,7 +147,7 @@ def make_call(
     function: Expression,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    express: Express,
+    express: ExpressFunction,
     defaults: Mapping[str, str] | None = None,
 ) -> Call:
     """Make a call expression.
@@ -166,7 +166,7 @@ def make_call(
     return Call(function, tuple(arguments))
 
 
-def _express_index(index: Any, express: Express) -> tuple[Expression, ...]:
+def _express_index(index: Any, express: ExpressFunction) -> tuple[Expression, ...]:
     """Express `1, 2:` of `x[1, 2:]`."""
     if isinstance(index, tuple):
         return tuple(express(item) for item in index)

@@ -28,7 +28,6 @@ from untrained.exports.expressions import (
     ValueRef,
     list_literals,
 )
-from untrained.exports.literals import SourceError, express_value
 from untrained.exports.network_structure import NetworkStructure
 from untrained.exports.torch_calls import (
     changes_arguments,
@@ -37,6 +36,7 @@ from untrained.exports.torch_calls import (
     make_call,
     reads_values,
 )
+from untrained.exports.value_expressions import SourceError, express_value
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Tracer(TorchFunctionMode):
         structure: The network that is traced.
         traces: The traces of its blocks, by the id of the block.
         used_weights: The names of weights that blocks use themselves.
-        called: The ids of all modules that were called.
+        called_modules: The ids of all modules that were called.
         constants: Tensors that are plain attributes of a block, by the id of the block and name.
     """
 
@@ -110,11 +110,11 @@ class Tracer(TorchFunctionMode):
         self.structure = structure
         self.traces: dict[int, Trace] = {}
         self.used_weights: set[str] = set()
-        self.called: set[int] = set()
+        self.called_modules: set[int] = set()
         self.constants: dict[tuple[int, str], Tensor] = {}
         self._frames: list[_Frame] = []
         # Tensors are identified by their ids, so none may be freed and its id used again.
-        self._alive: list[Any] = []
+        self._kept_tensors: list[Any] = []
         self._is_paused = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -131,7 +131,7 @@ class Tracer(TorchFunctionMode):
             return result
         if name == "torch.Tensor.__getitem__" and _is_full_view(result, args[0]):
             # `x[:]` is another name for x and needs no statement.
-            self._alive.append(result)
+            self._kept_tensors.append(result)
             frame.expressions[id(result)] = self._express(frame, args[0])
             return result
         expression = express_torch_call(func, args, kwargs, partial(self._express, frame))
@@ -152,7 +152,7 @@ class Tracer(TorchFunctionMode):
                 handle.remove()
 
     def _enter_module(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        self.called.add(id(module))
+        self.called_modules.add(id(module))
         is_block = self.structure.is_block(module)
         frame = _Frame(module, is_opaque=not is_block or self.structure.is_chain(module))
         if self._frames and not self._frames[-1].is_opaque:
@@ -227,7 +227,7 @@ class Tracer(TorchFunctionMode):
         """Store how the block refers to the tensors in a value."""
         if isinstance(value, Tensor):
             frame.expressions[id(value)] = expression
-            self._alive.append(value)
+            self._kept_tensors.append(value)
         elif isinstance(value, tuple | list):
             for position, item in enumerate(value):
                 self._name_tensors(frame, item, Subscript(expression, (Code(str(position)),)))
@@ -245,7 +245,7 @@ class Tracer(TorchFunctionMode):
         if isinstance(value, Tensor):
             if keep_unnamed_in is not None and not self._has_name(keep_unnamed_in, value):
                 return value
-            self._alive.append(value)
+            self._kept_tensors.append(value)
             self._is_paused = True
             other = value.view_as(value)
             self._is_paused = False
