@@ -329,7 +329,7 @@ METHODS = {
     "search --space darts(stem=moon)": "no stem is called 'moon'",
     "search --space darts(operations=s9)": "no set of operations is called 's9'",
     "search --space nats_size(channels=8)": "no option of nats_size is called 'channels'",
-    "search --strategy evolution(population=0)": "the options of evolution must be at least 1",
+    "search --strategy evolution(population=0)": "evolution(population=0): population must be at least 1",
     "search --strategy evolution(population=abc)": "evolution(population=abc): wrong kind of value",
     "search --strategy evolution(population=True)": "evolution(population=True): wrong kind of value",
     "search --strategy evolution(popul=3)": "no option of evolution is called 'popul'; did you mean population?",

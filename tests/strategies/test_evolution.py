@@ -344,3 +344,11 @@ def test_a_small_space_is_exhausted(strategy_class):
         strategy_class(twelve, make_rng(), read_fitness), lambda arch: float(arch["width"]), 100
     )
     assert set(scores) == set(twelve)
+
+
+@pytest.mark.parametrize(
+    "option", ["population", "tournament", "children", "initial", "generations"]
+)
+def test_a_number_below_1_is_refused_by_name(option):
+    with pytest.raises(UsageError, match=rf"evolution\({option}=0\): {option} must be at least 1"):
+        EvolutionPlan(**{option: 0})

@@ -106,6 +106,15 @@ def test_more_seeds_share_one_reference_sample(tmp_path):
         assert standing.seeds == 2
 
 
+def test_the_reference_sample_takes_at_most_half_of_the_time(tmp_path):
+    """A reference that is cut short still gives scores."""
+    result = search(tmp_path / "run", budget=None, time="0.2s")
+    assert result.run.ended == "time"
+    (learnt,) = result.run.aggregates
+    assert 1 <= learnt["reference_size"] < REFERENCE_SIZE
+    assert result.ranking.standings or result.ranking.failed
+
+
 def test_a_stopped_reference_sample_resumes(result, tmp_path):
     """Ctrl-C during the reference sample keeps its records, and the same command resumes."""
     folder = tmp_path / "run"

@@ -34,7 +34,7 @@ CountsFunction = Callable[[Arch], Counts | None]
 PrepareWeights = Callable[[nn.Module, Arch, int], None]
 
 
-def _no_counts(arch: Arch) -> Counts | None:
+def _return_no_counts(arch: Arch) -> Counts | None:
     return None
 
 
@@ -62,7 +62,7 @@ class Worker:
     prepare_weights: PrepareWeights | None = None
     networks_per_pass: int = 1
     workers_per_device: int = 1
-    find_counts: CountsFunction = _no_counts
+    find_counts: CountsFunction = _return_no_counts
     # Samples are moved to the device once and stay there.
     _moved_batches: dict[int, Batch] = field(default_factory=dict)
     _batch_scorer: "BatchScorer | None" = field(default=None, init=False, compare=False)
@@ -101,7 +101,7 @@ class Worker:
             yield self.score(requests)
 
     def build_network(self, arch: Arch, seed: int, init: str = FRESH) -> nn.Module:
-        """Build a network on the device.
+        """Build a network with the weights of its architecture and seed.
 
         Args:
             arch: The architecture.

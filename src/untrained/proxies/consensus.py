@@ -186,7 +186,7 @@ class Consensus:
 
         Returns:
             A number between 0 and 1, the weighted geometric mean of the percentiles. None if
-            members with half of the weight failed.
+            members with more than half of the weight failed.
         """
         weighted_sum = 0.0
         weight_sum = 0.0
@@ -207,7 +207,7 @@ class Consensus:
     reference_size=REFERENCE_SIZE,
 )
 def consensus(reference: ReferenceScores) -> Consensus:
-    """Mean percentile of a network on seven proxies, among random networks of its space.
+    """Geometric mean of the percentiles of a network on seven proxies, among random networks.
 
         exp( sum_j w_j ln(p_j) / sum_j w_j ),   w_j = max(0, R[j, flops]) / sum_i R[i, j]^4
         p_j: percentile of the network on member j among the reference networks

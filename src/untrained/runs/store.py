@@ -98,7 +98,7 @@ class Store:
     def add(self, records: Iterable[Record]) -> None:
         """Write records, all or none.
 
-        An existing record is kept, unless its failure was transient.
+        An existing record is kept, unless its failure was transient or it has a note.
         """
         with self._write():
             for record in records:
@@ -112,7 +112,7 @@ class Store:
         """Add records to the list of a question, all or none. They must be in the store.
 
         Args:
-            question: Digest of the question, see `runs/question.py`. Records that are already listed
+            question: Fingerprint of the question, see `runs/question.py`. Records that are already listed
                 keep their place.
             records: The records, in the order in which the run requested them.
         """
@@ -175,14 +175,18 @@ class Store:
             raise
 
     @contextmanager
-    def _explain_errors(self, what: str) -> Iterator[None]:
-        """Convert errors of the disk and of SQLite to a `UsageError` that names the file."""
+    def _explain_errors(self, problem: str) -> Iterator[None]:
+        """Convert errors of the disk and of SQLite to a `UsageError` that names the file.
+
+        Args:
+            problem: What failed, such as "cannot be read".
+        """
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             # SQLite quotes damaged bytes in its messages, which then cannot be decoded.
             advice = _give_advice(str(error))
-            raise UsageError(f"{self.path} {what}: {describe_error(error)}{advice}") from error
+            raise UsageError(f"{self.path} {problem}: {describe_error(error)}{advice}") from error
 
     def _find_arch_id(self, record: Record) -> int:
         """Return the id of the architecture of a record; add the architecture if it is new."""

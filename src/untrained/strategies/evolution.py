@@ -57,17 +57,12 @@ class EvolutionPlan:
     cooling: bool = False
 
     def __post_init__(self) -> None:
-        smallest = min(
-            self.population,
-            self.tournament,
-            self.children,
-            self.initial or 1,
-            self.generations or 1,
-        )
-        if smallest < 1 or self.dies not in ("oldest", "worst"):
-            raise UsageError(
-                "the options of evolution must be at least 1, and dies=oldest or dies=worst"
-            )
+        for name in ("population", "tournament", "children", "initial", "generations"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise UsageError(f"evolution({name}={number}): {name} must be at least 1")
+        if self.dies not in ("oldest", "worst"):
+            raise UsageError(f"evolution(dies={self.dies}): dies must be oldest or worst")
         if self.cooling and self.generations is None:
             raise UsageError(
                 "cooling=True needs the number of generations, such as generations=240"
@@ -148,9 +143,7 @@ class Evolution(GenerationStrategy[float]):
         if not self.population:
             return self.sample_new(self.plan.initial or self.plan.population)
         parent = self._select_parent()
-        children = self.new_archs.derive_new(
-            self.plan.children, lambda: self._mutate_parent(parent)
-        )
+        children = self.sampler.derive_new(self.plan.children, lambda: self._mutate_parent(parent))
         self._generation += 1
         if children:
             self._parent = parent
@@ -182,6 +175,7 @@ class Evolution(GenerationStrategy[float]):
         return child
 
     def _select_removal(self) -> Arch:
+        """Return the member to remove: the oldest or the worst."""
         oldest_first = list(self.population)
         if self.plan.dies == "oldest":
             return oldest_first[0]

@@ -103,7 +103,7 @@ class Training:
         if self._can_replay_steps():
             self.gradient_function = ReplayedGradients(self.compute_gradients, self.device)
         self.step = 0
-        # The sum of losses stays on the device. To read it in every step would block the GPU.
+        # The sum of losses stays on the device, because reading it in every step would block the GPU.
         self.epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self.curve: list[dict[str, float]] = []
         self.best: BestWeights | None = None
@@ -174,7 +174,7 @@ class Training:
             self.drop_path.scale_rates(drop_path_factor)
             start = perf_counter()
             self.model.train()
-            for batch in self.train_loader.training_batches(epoch, first_step):
+            for batch in self.train_loader.iterate_training_batches(epoch, first_step):
                 self.train_step(self.process.select_samples(batch))
                 if self.is_at_epoch_end:
                     self._finish_epoch(epoch, start, self.steps_per_epoch - first_step)
@@ -270,7 +270,7 @@ class Training:
         best: BestWeights | None = None
         for kind, model in models.items():
             evaluation = evaluate_network(
-                model, self.val_loader.evaluation_batches(), self.task, self.memory_format
+                model, self.val_loader.iterate_evaluation_batches(), self.task, self.memory_format
             )
             candidate = BestWeights(epoch + 1, kind, evaluation.summary, model.state_dict())
             if best is None or self._get_quality(candidate) > self._get_quality(best):
@@ -283,7 +283,8 @@ class Training:
     def is_out_of_patience(self, patience: int | None) -> bool:
         """Whether an epoch just ended, and `patience` epochs have passed since the best one.
 
-        If several epochs are equally good, the first of them is the best one.
+        Patience counts from the first of several equally good epochs. The weights that are kept are
+        those of the last of them.
         """
         if not patience or not self.curve or not self.is_at_epoch_end:
             return False

@@ -14,7 +14,7 @@ from untrained.strategies.base import Fitness
 from untrained.strategies.screening import Screening
 from untrained.workflows.validation import Validation
 
-# Recorded in every search: a proxy that ranks like a size of the network is of no use.
+# Recorded in every search: a proxy that ranks no better than the size of the network is useless.
 BASELINES = ("params", "flops")
 # What `Proxy.aspects` says of proxies that measure a size.
 SIZE = "size"
@@ -25,16 +25,17 @@ class ScoringPlan:
     """The proxies of a search.
 
     Attributes:
-        proxy: The proxy of `--proxy`. It decides, unless there is a validation.
-        proxies: All proxies that score what the strategy proposes: `proxy`, a short training that
-            validates, those of the pool, the baselines and those of `--beside`. Aggregates are
-            replaced by their parts.
+        proxy: The proxy of `--proxy`. It ranks the architectures, unless there is a validation.
+        proxies: All proxies that score the proposals of the strategy: `proxy`, the short training
+            of a validation, `pool_proxies`, the baselines and `beside`. Aggregates are replaced by
+            their parts.
         beside: The proxies of `--beside`.
         pool_proxies: The proxies that score the pool of a strategy that has one.
-        screening: The cheap proxies that score all candidates first, if there are any.
-        validation: What decides instead of `proxy`, if anything does.
+        screening: The cheap proxies that score all candidates first; None without a screen.
+        validation: The measure that ranks architectures instead of `proxy`; None without one.
         typed_names: The proxies as the user typed them, by measure. Workers load them by these names.
-        referenced_aggregates: Those of all these that compare a candidate with a reference sample.
+        aggregates_with_reference: The requested aggregates that compare a candidate with a reference
+            sample.
     """
 
     proxy: Proxy
@@ -44,7 +45,7 @@ class ScoringPlan:
     screening: Screening | None
     validation: Validation | None
     typed_names: dict[str, str]
-    referenced_aggregates: tuple[Proxy, ...] = ()
+    aggregates_with_reference: tuple[Proxy, ...] = ()
 
     @property
     def all_proxies(self) -> list[Proxy]:
@@ -56,7 +57,7 @@ class ScoringPlan:
 
     @property
     def criterion(self) -> Proxy | Validation:
-        """What the ranking goes by: the validation if there is one, else the proxy."""
+        """What ranks the architectures: the validation if there is one, else the proxy."""
         return self.validation or self.proxy
 
     @property
@@ -66,7 +67,7 @@ class ScoringPlan:
 
     @property
     def pool_fitness(self) -> Fitness:
-        """What a pool is ranked by before the validation of its best."""
+        """What ranks a pool before the best of it are validated."""
         return _make_fitness(self.proxy.measure, self.proxy.higher_is_better)
 
     @property
@@ -78,7 +79,7 @@ class ScoringPlan:
         return self.proxy.label
 
     def list_objectives(self) -> list[Fitness]:
-        """Return what a strategy with several objectives maximises beside the fitness."""
+        """Return what a strategy with several objectives maximises in addition to the fitness."""
         objectives = []
         for proxy in self.beside:
             objectives.append(_make_fitness(proxy.measure, _is_maximised(proxy)))
@@ -107,10 +108,10 @@ def make_scoring_plan(
     """Load the proxies of a search.
 
     Args:
-        proxy: The proxy to search by, or its name.
+        proxy: The proxy that ranks architectures, or its name.
         beside: Names of further proxies to record, separated by commas.
         screening: The cheap proxies that score all candidates first.
-        validation: What decides instead of the proxy.
+        validation: The measure that ranks architectures instead of the proxy.
         pool_names: Names of the proxies that score a pool; empty for `proxy` alone.
 
     Raises:
@@ -138,7 +139,7 @@ def make_scoring_plan(
         if other.measure != main_proxy.measure:
             proxies.append(other)
     single_proxies = index_proxies(expand_aggregates(proxies)).values()
-    referenced = [member for member in proxies if member.reference_size]
+    with_reference = [member for member in proxies if member.reference_size]
 
     names: list[str] = []
     if isinstance(proxy, str):
@@ -158,7 +159,7 @@ def make_scoring_plan(
         screening=screening,
         validation=validation,
         typed_names=typed_names,
-        referenced_aggregates=tuple(referenced),
+        aggregates_with_reference=tuple(with_reference),
     )
 
 
@@ -169,7 +170,7 @@ def _make_fitness(measure: str, higher_is_better: bool) -> Fitness:
 def _is_maximised(proxy: Proxy) -> bool:
     """Whether a strategy with several objectives maximises a proxy.
 
-    Sizes predict accuracy, so as a proxy more of them is better. As an objective beside another one
-    they are the cost of a network and are minimised.
+    Larger networks tend to be more accurate, so a size that is used as a proxy is maximised. As an
+    additional objective, a size is the cost of a network and is minimised.
     """
     return proxy.higher_is_better and proxy.aspects != SIZE

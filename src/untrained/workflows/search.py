@@ -1,8 +1,9 @@
 """`search(...)`: find the best architecture of a space.
 
 A strategy proposes architectures, an evaluator turns them into records, and the run folder keeps
-both the records and what they were made for. The same call on the same folder resumes: the strategy
-proposes the same architectures again, and the store has the records of those that were scored.
+the records and the configuration. The same call with the same folder resumes: the strategy proposes
+the same architectures again, and the records of those that were already scored are read from the
+store.
 
 Ctrl-C ends the current stage. What was scored until then is ranked and saved.
 """
@@ -26,7 +27,7 @@ from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy
 from untrained.reports.confirmation_result import Confirmation
 from untrained.runs.folder import RunFolder
-from untrained.runs.question import name_question
+from untrained.runs.question import fingerprint_question
 from untrained.runs.ranking import Ranking, choose_winner, make_record_rows
 from untrained.runs.store import Store
 from untrained.runs.trace import write_trace
@@ -43,7 +44,7 @@ from untrained.workflows.search_stages import SearchStages
 if TYPE_CHECKING:
     import pandas as pd
 
-# Architectures to ask for at a time, per worker and network of a pass.
+# Architectures to ask for at a time, per worker and per network that it measures in one pass.
 ASK_PER_WORKER = 16
 
 
@@ -156,12 +157,12 @@ def search(
         budget: Number of architectures to score; 100 if nothing else ends the search.
         data: What networks see: a name such as "digits" or "folder:./photos", a tensor or numpy
             array of inputs, a pair of inputs and labels, a torch Dataset or a DataLoader.
-        limits: What an architecture may cost: {"params": "1M", "latency": "5ms"}. There are params,
-            min_params, flops, memory and latency, which is measured on this machine.
+        limits: Limits on the architectures: {"params": "1M", "latency": "5ms"}. The keys are params,
+            min_params, flops, memory and latency. Latency is measured on this machine.
         device: A torch device.
         run: The run folder; None for one under `runs/` that is named after the search.
         on_progress: Called after every architecture and every step.
-        **options: Everything else, see `SearchOptions`.
+        **options: All other options, see `SearchOptions`.
 
     Returns:
         The records, their ranking and the run folder.
@@ -240,8 +241,9 @@ def run_search(
         The records, their ranking and the run folder.
 
     Raises:
-        UsageError: Something does not exist, or the folder holds another run.
-        Interrupted: Ctrl-C was pressed during the warm-up, when there was nothing to rank.
+        UsageError: A name is unknown, settings contradict each other, or the folder holds another
+            run.
+        Interrupted: Ctrl-C was pressed during the warm-up, so there is nothing to rank.
     """
     setup = prepare_search(
         config, on_progress, space=space, proxy=proxy, samples=samples, on_data=on_data
@@ -257,7 +259,7 @@ def run_search(
 
 
 def _open_run(setup: SearchSetup) -> RunFolder:
-    """Open the run folder, and refuse limits that cannot be kept. Nothing is written yet."""
+    """Open the run folder, and refuse limits that no architecture satisfies. Nothing is written."""
     criterion = setup.plan.criterion
     objectives: list[dict[str, Any]] = []
     if setup.strategy_spec.needs_objectives:
@@ -313,7 +315,10 @@ def _open_executor(
     if setup.strategy_spec.needs_validation:
         # The budget counts validated architectures; the pool is larger.
         network_count = None
-    # A finished run can be read on a machine without the device.
+    if network_count is not None:
+        network_count = max(network_count, setup.reference_size)
+    # If there are records, perhaps none is missing. Workers then start at the first missing one, so
+    # that a finished run can be read on a machine without its device.
     lazy = run.has_records()
     return open_executor(worker_setup, compute, network_count, lazy=lazy)
 
@@ -325,7 +330,7 @@ def _run_session(
     stages = setup.stages
     with Store(run.store) as store:
         stages.connect(executor, store, weights)
-        run = replace(run, question=_name_question(run, stages)).save()
+        run = replace(run, question=_fingerprint_question(run, stages)).save()
         setup.limits.use_store(store, run.question)
         max_ask = _choose_max_ask(setup, executor)
         session = stages.run(
@@ -351,21 +356,21 @@ def _run_session(
     return SearchResult(run, ranked.records, ranked.ranking)
 
 
-def _name_question(run: RunFolder, stages: SearchStages) -> str:
-    """Return the name of everything that decides which records the run is about."""
+def _fingerprint_question(run: RunFolder, stages: SearchStages) -> str:
+    """Return the fingerprint of everything that decides which records the ranking uses."""
     config = run.config
     top = None
     if config.stable:
         top = config.top
     stops = [config.budget, config.time, config.stable, top, config.confirm]
-    return name_question(run.describe_question(), stops, stages.list_requests())
+    return fingerprint_question(run.describe_question(), stops, stages.list_requests())
 
 
 def _choose_max_ask(setup: SearchSetup, executor: Executor) -> int:
     """Return how many architectures to ask for at a time.
 
-    At the end of each portion some workers wait for the slowest, so large portions are better. But
-    with limits proposals are expensive, because most are rejected, so portions are smaller.
+    After each request, some workers wait for the slowest one, so large requests are better. With
+    limits, proposals are expensive, because most of them are rejected, so requests are smaller.
     """
     if setup.limits.texts:
         return DEFAULT_ASK
@@ -375,9 +380,10 @@ def _choose_max_ask(setup: SearchSetup, executor: Executor) -> int:
 
 
 def _rank_within_latency(run: RunFolder, limits: SearchLimits, store: Store) -> RunRanking:
-    """Rank the records of a run. With a limit of latency, measure all that may win before.
+    """Rank the records of a run.
 
-    Architectures that a confirmation will train may win too.
+    If latency is limited, first measure every architecture that may win, also those that a
+    confirmation will train.
     """
     records = read_records(run, store)
     if limits.max_latency is None:
@@ -400,7 +406,7 @@ def _rank_within_latency(run: RunFolder, limits: SearchLimits, store: Store) -> 
 
 
 def _confirm_winner(setup: SearchSetup, result: SearchResult) -> SearchResult:
-    """Train the best by score, by size and at random briefly; the best of them is the winner.
+    """Briefly train the best by score, the largest and random ones; the best is the winner.
 
     Ctrl-C leaves the ranking as it is.
     """
@@ -417,7 +423,7 @@ def _confirm_winner(setup: SearchSetup, result: SearchResult) -> SearchResult:
     except Interrupted:
         return replace(result, run=replace(run, ended="interrupted").save())
     result = replace(result, confirmed=confirmation)
-    # The winner may be another one than the best by proxy, and the run says what limits it keeps.
+    # The winner may have changed, and the run folder describes its values for the limits.
     with Store(run.store) as store:
         setup.limits.use_store(store, run.question)
         limit_rows = setup.limits.describe(result.best)

@@ -38,11 +38,12 @@ class SearchSetup:
     Attributes:
         config: The configuration of the search, with defaults and names resolved.
         space: The space.
-        named_space: How other processes load the space: its name, or an object without one.
+        named_space: What worker processes load the space from: its name, or the space itself if
+            the user passed an object.
         source: The data.
         plan: Which proxies score what.
-        batches: What networks are measured on, for each seed.
-        limits: What an architecture may cost.
+        batches: The samples that networks are measured on, for each seed.
+        limits: Limits on size and latency.
         warm_up: The training before networks are scored, if there is one.
         strategy_spec: Name and options of the strategy.
         strategy: The strategy.
@@ -65,18 +66,23 @@ class SearchSetup:
     budget: Budget
     on_progress: ProgressCallback | None
 
+    @property
+    def reference_size(self) -> int:
+        """Number of networks that aggregates such as `consensus` compare candidates with."""
+        aggregates = self.plan.aggregates_with_reference
+        return max((aggregate.reference_size for aggregate in aggregates), default=0)
+
     def sample_reference(self) -> list[Arch]:
         """Sample the architectures that aggregates such as `consensus` compare candidates with.
 
-        They satisfy the limits of size, because percentiles among far larger networks would not
-        tell candidates apart. They are the first proposals of random search, so that a random
+        They satisfy the size limits, because percentiles among far larger networks would not
+        distinguish candidates. They are the first proposals of random search, so that a random
         search measures nothing in addition.
         """
-        count = max((proxy.reference_size for proxy in self.plan.referenced_aggregates), default=0)
-        if count == 0:
+        if self.reference_size == 0:
             return []
         rng = make_generator("search", "random", self.space.name, self.config.seed)
-        return NewArchSampler(self.limits.make_size_space()).sample_new(count, rng)
+        return NewArchSampler(self.limits.make_size_space()).sample_new(self.reference_size, rng)
 
 
 def prepare_search(
@@ -99,7 +105,7 @@ def prepare_search(
         on_data: Called with the data once they are loaded.
 
     Raises:
-        UsageError: Something does not exist, or does not suit the rest of the search.
+        UsageError: A name is unknown, or settings contradict each other.
     """
     device = parse_device_name(config.compute.device)
     compute = replace(config.compute, device=device)
@@ -163,7 +169,7 @@ def prepare_search(
 
 
 def _check_latency_device(config: SearchConfig) -> None:
-    """Refuse a limit of latency on a device that does not exist: `--max-latency 5ms@gpu`."""
+    """Refuse a latency limit for a device that does not exist: `--max-latency 5ms@gpu`."""
     max_latency = Limits.parse(**config.limit_texts).max_latency
     if max_latency is not None:
         parse_device_name(max_latency.device)
@@ -192,7 +198,7 @@ def _load_source(
     samples: Samples | None,
     on_data: Callable[[DataSource], None] | None,
 ) -> DataSource:
-    """Load the data, and refuse data that networks of the space do not take."""
+    """Load the data, and refuse data that networks of the space do not accept."""
     task = with_input_size(space.task, config.input_size)
     if samples is not None:
         source = make_samples_source(samples, task)
@@ -202,6 +208,7 @@ def _load_source(
     if on_data is not None:
         on_data(source)
     if config.confirm:
-        # Data that nothing can be trained on are refused now and not after the search.
+        # Splitting the data raises a UsageError now, not after the search, if no network can be
+        # trained on them.
         _ = source.parts
     return source

@@ -1,8 +1,8 @@
 """The stages of a search in which architectures are scored: the reference sample of an aggregate,
 screening, scoring or validating, and the pool of a strategy that has one.
 
-Every stage joins the proxies of the scoring plan, an executor and the store to one evaluator, and
-notes in the store which records belong to the run.
+Every stage makes an evaluator from the proxies of the scoring plan, an executor and the store. The
+store also lists which records belong to the run, see `runs/question.py`.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -76,13 +76,13 @@ class SearchStages:
     def connect(
         self, executor: Executor, store: Store, weights: WeightSource | None = None
     ) -> None:
-        """Supply what the work needs.
+        """Set what is known only after the run folder was opened.
 
         Args:
             executor: Where the work runs.
             store: Where records are kept.
-            weights: What networks are scored with; None for fresh weights. Screening always scores
-                fresh weights.
+            weights: Weights that networks are scored with; None for fresh ones. Screening always
+                uses fresh weights.
         """
         self._executor = executor
         self._store = store
@@ -90,12 +90,16 @@ class SearchStages:
             self._init = weights.init
 
     def list_requests(self) -> list[ScoreRequest]:
-        """Return what is measured of each architecture at any stage, for a nameless architecture."""
-        nameless = Arch("", ())
-        requests = self._make_evaluator(self._plan.proxies, self._init).make_requests(nameless)
+        """Return the requests of all stages for one architecture.
+
+        The requests for other architectures differ only in the architecture, which is left empty
+        here. Together they identify what the search measures.
+        """
+        empty_arch = Arch("", ())
+        requests = self._make_evaluator(self._plan.proxies, self._init).make_requests(empty_arch)
         if self._plan.screening is not None:
             screening_proxies = self._plan.screening.proxies
-            requests += self._make_evaluator(screening_proxies, FRESH).make_requests(nameless)
+            requests += self._make_evaluator(screening_proxies, FRESH).make_requests(empty_arch)
         return requests
 
     def run(
@@ -111,35 +115,40 @@ class SearchStages:
         Args:
             strategy: Proposes architectures.
             budget: When to stop.
-            question: Name of what the run asks for; the records are noted under it.
+            question: Fingerprint of the question of the run; the store lists the records under it.
             reference: The reference sample, if the plan has aggregates that need one.
-            max_ask: How many architectures to ask for at a time.
+            max_ask: Largest number of architectures to ask for at a time.
+
+        Returns:
+            The records, why the session ended, and the time of all stages.
         """
         self._question = question
         seconds = 0.0
         if reference:
-            measured = self._measure_reference(reference, max_ask)
+            measured = self._measure_reference(reference, budget, max_ask)
             if measured.ended == "interrupted":
-                # The records are stored, but without the whole reference there is no score yet.
+                # The records are stored, but no candidate can be scored without the reference.
                 return replace(measured, records=[])
             seconds += measured.seconds
         screening = self._plan.screening
         if screening is not None:
-            screened = self._screen(screening, strategy, _spend(budget, seconds), max_ask)
+            screened = self._screen(
+                screening, strategy, _subtract_seconds(budget, seconds), max_ask
+            )
             seconds += screened.seconds
             if screened.ended == "interrupted":
                 return replace(screened, seconds=seconds)
             survivors = screening.select_survivors(screened.records)
             strategy = FixedCandidates(survivors)
             budget = replace(budget, count=max(1, len(survivors)))
-        scored = self._score(strategy, _spend(budget, seconds), max_ask)
+        scored = self._score(strategy, _subtract_seconds(budget, seconds), max_ask)
         return replace(scored, seconds=seconds + scored.seconds)
 
     def score_pool(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
         """Score a pool for a strategy that has one.
 
         Args:
-            archs: The pool, or what it has grown by.
+            archs: The pool, or the architectures that were added to it.
 
         Yields:
             The records of one architecture after the other.
@@ -147,7 +156,7 @@ class SearchStages:
         pool_proxies = expand_aggregates(self._plan.pool_proxies)
         evaluator = self._make_evaluator(pool_proxies, self._init)
         total = self._pool_done + len(archs)
-        evaluate = self._note_records(self._add_aggregates(evaluator))
+        evaluate = self._list_under_question(self._add_aggregates(evaluator))
         with closing(evaluate(archs)) as evaluations:
             for records in evaluations:
                 self._pool_done += 1
@@ -164,20 +173,26 @@ class SearchStages:
                 yield records
         self._pool_measured += evaluator.measured
 
-    def _measure_reference(self, archs: Sequence[Arch], max_ask: int) -> DriverResult:
+    def _measure_reference(
+        self, archs: Sequence[Arch], budget: Budget, max_ask: int
+    ) -> DriverResult:
         """Score the reference sample and fit the aggregates that compare candidates with it.
 
         The first seed is enough, since candidates are compared with the distribution of scores. The
-        records are stored but not noted: a reference architecture is no candidate of the run unless
-        the strategy proposes it.
+        records are stored but not listed under the question: a reference architecture is a candidate
+        only if the strategy proposes it.
         """
-        aggregates = self._plan.referenced_aggregates
+        aggregates = self._plan.aggregates_with_reference
+        seconds = None
+        if budget.seconds is not None:
+            # The other half is for the candidates. A smaller reference is better than no score.
+            seconds = budget.seconds / 2
         evaluator = self._make_evaluator(expand_aggregates(aggregates), self._init)
         evaluator.batches = self._batches.keep_first_seed()
         result = run_strategy(
             FixedCandidates(archs),
             evaluator,
-            Budget(len(archs)),
+            Budget(len(archs), seconds),
             lambda records: None,
             self._make_callback(evaluator),
             max_ask,
@@ -195,7 +210,7 @@ class SearchStages:
         evaluator = self._make_evaluator(screening.proxies, FRESH)
         return run_strategy(
             strategy,
-            self._note_records(evaluator),
+            self._list_under_question(evaluator),
             # Cheap scores do not say whether the final ranking is stable.
             replace(budget, stable=None),
             lambda records: None,
@@ -217,7 +232,7 @@ class SearchStages:
             evaluator = validation.extend_evaluator(evaluator, task, first_seed, self._store)
         return run_strategy(
             strategy,
-            self._note_records(evaluator),
+            self._list_under_question(evaluator),
             budget,
             self._plan.fitness,
             self._make_callback(proxy_evaluator),
@@ -253,11 +268,11 @@ class SearchStages:
 
         return evaluate
 
-    def _note_records(self, evaluator: Evaluator) -> Evaluator:
-        """Return an evaluator that notes in the store which records belong to the run.
+    def _list_under_question(self, evaluator: Evaluator) -> Evaluator:
+        """Return an evaluator that also lists the records in the store as records of the run.
 
-        Workers may be ahead when a search ends. Records that arrive early and are never passed on
-        are stored but not noted.
+        Workers may be ahead when a search ends. Records that the search did not wait for are stored
+        but not listed.
         """
 
         def evaluate(archs: Sequence[Arch]) -> Generator[list[Record]]:
@@ -269,7 +284,7 @@ class SearchStages:
         return evaluate
 
     def _make_callback(self, evaluator: ProxyEvaluator) -> ProgressCallback | None:
-        """Return a callback that adds to an event what only this class knows."""
+        """Return a callback that adds the numbers of measured networks and of workers to an event."""
         on_progress = self._on_progress
         if on_progress is None:
             return None
@@ -281,8 +296,8 @@ class SearchStages:
         return report_progress
 
 
-def _spend(budget: Budget, seconds: float) -> Budget:
-    """Return what is left of a budget after so many seconds."""
+def _subtract_seconds(budget: Budget, seconds: float) -> Budget:
+    """Return what is left of a budget after some seconds."""
     if budget.seconds is None:
         return budget
     return replace(budget, seconds=budget.seconds - seconds)
