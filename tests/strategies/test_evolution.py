@@ -186,7 +186,7 @@ def test_wrong_options_are_refused():
         ({"preset": "sigoe"}, "did you mean sigeo"),
         ({"popluation": 3}, "did you mean population"),
         ({"population": 0}, "must be at least 1"),
-        ({"dies": "young"}, "dies=oldest or dies=worst"),
+        ({"dies": "young"}, "dies must be oldest or worst"),
         ({"cooling": True}, "generations=240"),
     ):
         with pytest.raises(UsageError, match=message):
