@@ -61,6 +61,6 @@ def test_networks_accept_tables_unlike_those_of_image_spaces():
     check_data(load_space("nasrec_small"), table)
     with pytest.raises(
         UsageError,
-        match=r"csv:mine.csv has rows of 6 columns, and networks of nasbench201 do not take them",
+        match=r"csv:mine.csv has rows of 6 columns, and networks of nasbench201 do not accept them",
     ):
         check_data(load_space("nasbench201"), table)

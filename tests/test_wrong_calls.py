@@ -547,11 +547,11 @@ SEARCH: dict[str, tuple[Call, str]] = {
     ),
     "validate=5": (
         lambda: search_tiny(strategy="best_of_pool", validate=5),
-        "nothing validates by 5; type --validate",
+        "5 is not a validation; type --validate",
     ),
     "nsga2 with the same objective": (
         lambda: search_tiny(strategy="nsga2", proxy="params", beside="params"),
-        "nsga2 weighs different objectives, and params is named twice; take another --beside, such as flops",
+        "nsga2 needs different objectives, and params is named twice; use another --beside, such as flops",
     ),
     "warm_up=5": (lambda: search_tiny(warm_up=5), "5"),
     "workers=0": (lambda: search_tiny(workers=0), "--workers must be a whole number of at least 1"),

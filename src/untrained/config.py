@@ -103,7 +103,7 @@ class LatencyLimit:
         return f"{self.seconds * 1e3:.4g} ms on {self.device}"
 
     def is_exceeded_by(self, seconds: float) -> bool:
-        """Return whether a latency is above the limit. Every check of `--max-latency` asks here."""
+        """Return whether a latency is above the limit. All checks of `--max-latency` use it."""
         return seconds > self.seconds
 
 

@@ -173,7 +173,7 @@ def load_object(reference: str) -> Any:
     return getattr(module, attribute)
 
 
-def load_members(path: Path) -> dict[str, Any]:
+def load_public_objects(path: Path) -> dict[str, Any]:
     """Import a file of the user and return the public objects that it defines, in their order."""
     return _find_own_objects(_import_file(path))
 

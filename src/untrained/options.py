@@ -31,7 +31,7 @@ _DESCRIPTIONS = {
     int: "a whole number",
     float: "a number",
     bool: "True or False",
-    str: "a word",
+    str: "a string",
     NoneType: "None",
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.data.pictures import write_bad_files, write_good_images
 from untrained.config import SearchConfig
-from untrained.runs.folder import make_default_folder
+from untrained.runs.folder import choose_default_folder
 
 SEARCH = "search --space ./mine.py:mynet --proxy params --data folder:photos --data-root root --budget 2 --run run".split()
 
@@ -51,7 +51,7 @@ def test_a_search_prints_a_summary_of_the_card(run_cli, project, photos):
 
 def test_the_name_of_a_run_folder_contains_the_input_size():
     folders = {
-        make_default_folder(SearchConfig("s", "p", "r", "d", input_size=size)).name
+        choose_default_folder(SearchConfig("s", "p", "r", "d", input_size=size)).name
         for size in (None, 64)
     }
     assert folders == {"s-p-r-d", "s-p-r-d-input64"}

@@ -177,9 +177,9 @@ def test_exporting_a_foreign_training_does_not_run_its_factory(
 
 
 def test_the_proxy_of_a_foreign_calibration_is_not_run(run_cli, project, import_mark):
-    from untrained.workflows.calibrate import make_default_folder
+    from untrained.workflows.calibrate import choose_default_folder
 
-    folder = project / make_default_folder("nasbench201", "digits")
+    folder = project / choose_default_folder("nasbench201", "digits")
     folder.mkdir(parents=True)
     texts = dict.fromkeys(("title", "command", "space", "truth_about", "truth_unit"), "")
     lists = {"archs": [], "truth": [], "proxy_results": [], "notes": []}

@@ -159,7 +159,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "invalid duration '-5s'": {"time_limit": "-5s"},
     "--workers must be a whole number of at least 1, not 0": {"workers": 0},
     "--workers 100000 is too many for this machine": {"workers": 100_000},
-    "compares all candidates, so its ranking never settles; give a --budget": {
+    "compares all candidates, so its ranking never becomes stable; use --budget": {
         "stable": 3,
         "proxy": "te_nas",
     },

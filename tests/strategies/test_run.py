@@ -186,11 +186,9 @@ def test_every_file_that_may_have_changed_is_named_once(tmp_path, monkeypatch):
     config = SearchConfig("./a.py:net", "./a.py:p", "zerocost_pt(operations=./b.py:q)", "noise")
     now = RunFolder(Path("run"), config, "p@1", True, "", code="12")
     before = replace(now, code="34")
-    assert now.describe_changes(before) == "a.py or b.py as it was (changed since)"
+    assert now.describe_changes(before) == "an earlier version of a.py or b.py"
     other_seed = replace(before, config=replace(config, seed=3))
-    assert (
-        now.describe_changes(other_seed) == "seed 3 (now 0), a.py or b.py as it was (changed since)"
-    )
+    assert now.describe_changes(other_seed) == "seed 3 (now 0), an earlier version of a.py or b.py"
     other_proxy = replace(before, config=replace(config, proxy="./c.py:p"))
     assert now.describe_changes(other_proxy) == "proxy './c.py:p' (now './a.py:p')"
 

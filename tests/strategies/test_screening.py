@@ -270,7 +270,7 @@ def test_another_screen_is_another_run(run_folder):
 def test_a_proxy_cannot_screen_for_itself(run_folder):
     """Otherwise dropped candidates would have a score by the final proxy, and be ranked."""
     with pytest.raises(
-        UsageError, match="params cannot screen for itself; screen by something cheaper"
+        UsageError, match="--screen and --proxy are both params; use a cheaper proxy for --screen"
     ):
         search_tiny(run_folder, "params", budget=10, screen="params", keep="50%")
     assert not run_folder.exists()

@@ -115,7 +115,7 @@ def test_every_option_is_described(name):
         ({"strategy": "nsga2"}, "such as --beside params"),
         (
             {"strategy": "evolution", "screen": "flops", "proxy": "dextr"},
-            "take --strategy random, not evolution",
+            "use --strategy random, not evolution",
         ),
         (
             {"strategy": "evolution", "proxy": "az_nas"},

@@ -28,7 +28,7 @@ from tests.training.helpers import (
 from untrained import Probe, search
 from untrained.cli.terminal.search_result import format_cost
 from untrained.errors import UsageError
-from untrained.runs.folder import make_default_folder
+from untrained.runs.folder import choose_default_folder
 from untrained.runs.store import Store
 from untrained.training.warm_up import SupernetWeights
 from untrained.types import Record
@@ -87,7 +87,7 @@ def test_a_run_folder_never_mixes_warm_and_cold_records(run_folder):
     with pytest.raises(UsageError, match="holds another run"):
         search_digits(run_folder, "40%")
     assert {record.init for record in result.records} == {result.records[0].init}
-    assert make_default_folder(result.run.config) != make_default_folder(
+    assert choose_default_folder(result.run.config) != choose_default_folder(
         search_digits(run_folder / "cold", "").run.config
     )
     assert "--warm-up '20%(batch=64)'" in result.run.to_command()

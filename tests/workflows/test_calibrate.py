@@ -57,14 +57,14 @@ def test_the_advice_says_if_no_proxy_is_better_than_chance():
     good = make_row("good", (1.0, 3.0, 2.0, 4.0))
     bad = make_row("params", (4.0, 3.0, 2.0, 1.0))
     assert (
-        _make_advice([good, bad], "good") == "Search by good: it ranked these architectures best."
+        _make_advice([good, bad], "good") == "Search with good: it ranked these architectures best."
     )
     assert _make_advice([good], "good", "./mine.py:good").startswith(
-        "Search by ./mine.py:good: it ranked"
+        "Search with ./mine.py:good: it ranked"
     )
     assert (
         _make_advice([bad], "params")
-        == "Search by params: no proxy ranked these architectures better than chance."
+        == "Search with params: no proxy ranked these architectures better than chance."
     )
 
 
@@ -157,7 +157,7 @@ def test_a_users_proxy_is_recommended_by_its_reference(own_space, monkeypatch):
     options = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
     calibration = calibrate(own_space, "naswot,./mine.py:good", "digits", **options)
     assert calibration.recommended == "./mine.py:good"
-    assert calibration.advice.startswith("Search by ./mine.py:good: ")
+    assert calibration.advice.startswith("Search with ./mine.py:good: ")
     result = search(own_space, "auto", budget=3, run="run", workers=1)
     assert result.run.config.proxy == "./mine.py:good"
 

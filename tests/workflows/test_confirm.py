@@ -17,7 +17,7 @@ from untrained.config import SearchConfig
 from untrained.data import load_data
 from untrained.errors import Interrupted, UsageError
 from untrained.reports.confirmation_result import Confirmation, Contrast, TrainedGroup
-from untrained.runs.folder import RunFolder, default_confirmations
+from untrained.runs.folder import RunFolder, get_default_confirmations
 from untrained.runs.ranking import rank_records
 from untrained.runs.winner import read_winner
 from untrained.types import Failure
@@ -166,7 +166,7 @@ def test_the_highest_accuracy_wins_and_a_failed_training_has_no_value(tmp_path):
     ],
 )
 def test_confirmations_are_the_default_for_data_of_the_user(data, count):
-    assert default_confirmations(data) == count
+    assert get_default_confirmations(data) == count
 
 
 def show_result(winner: int | None, capsys: pytest.CaptureFixture[str]) -> str:

@@ -250,9 +250,10 @@ def _render_proxy_section(proxy: "Proxy") -> list[str]:
 SPACE_PAGE_INTRODUCTION = """# Search spaces
 
 `make docs` writes this page from the code, and a test compares them. Choose a space with
-`untrained search --space NAME`; options are in brackets: `nasbench201(channels=32)`. On the reference
-set, every network equals the official code: parameters, multiply-adds and outputs (NASRec: outputs,
-and all parameters that are used). Write your own: [in twenty lines](your-own-space.md).
+`untrained search --space NAME`; options are in brackets: `nasbench201(channels=32)`. Networks of
+published spaces agree with the official code on a set of reference architectures: in parameters,
+multiply-adds and outputs (NASRec: in outputs, and in all parameters that are used). Write your own:
+[in twenty lines](your-own-space.md).
 
 **FLOPs.** As usual in this field, FLOPs are multiply-adds: `flops` counts one per multiplication and
 addition, in convolutions, linear layers and attention, for one sample. The counter of torch

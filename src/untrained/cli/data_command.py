@@ -58,10 +58,10 @@ def show_data_card(
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Summarise data and their problems before a search.
+    """Summarise a data set and list its problems.
 
-    The card lists what the data contain, which files or values are broken, unusual or missing, and
-    how a search uses them.
+    The card describes what the data contain, which files or values are broken, unusual or missing,
+    and how a search uses the data.
 
     Example: untrained data card folder:./photos
 

@@ -15,15 +15,15 @@ def list_entries(
         typer.Argument(
             help="What to list: spaces, proxies, strategies, datasets, benchmarks, papers or "
             "recipes.",
-            show_default="the names of all kinds",
+            show_default="the names of all entries",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List spaces, proxies, strategies, data sets, benchmarks, papers or recipes.
 
-    With one kind, it shows what each entry is and which options it has; without, the names of all
-    kinds.
+    For one kind, it shows the description and the options of each entry. Without a kind, it shows
+    the names of all entries.
 
     Example: untrained list proxies
     """

@@ -45,7 +45,7 @@ SeedOption = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Random seed of sampling, weights and batches.",
+        help="Random seed for sampling, weights and batches.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -109,7 +109,7 @@ DataRootOption = Annotated[
 ]
 
 # Output
-# By default, each command derives the name of the folder from its options. So it resumes too.
+# By default, the folder is named after the options, so the same command resumes without --run too.
 RunOption = Annotated[
     Path | None,
     typer.Option(

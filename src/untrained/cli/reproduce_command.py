@@ -61,7 +61,7 @@ def reproduce(
     """Repeat a table or figure of a paper and compare the results with the published numbers.
 
     The report shows our numbers with confidence intervals and lists every deviation from the paper.
-    Without a name, this lists all experiments and the results of their last runs. The same command
+    Without a name, it lists all experiments and the results of their last runs. The same command
     resumes an interrupted run.
 
     Example: untrained reproduce dextr-table-4 --samples 300 --device cuda

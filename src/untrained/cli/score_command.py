@@ -57,8 +57,8 @@ def score(
     A factory is a function without arguments that returns an nn.Module. Naming a factory runs your
     code.
 
-    With --rank, a file stands for all factories in it. The first proxy decides the order in which
-    to train the networks.
+    With --rank, all factories of a file are scored and ranked by the first proxy, to decide which
+    network to train first.
 
     Example: untrained score ./my_net.py:make_net --input-shape 3x224x224
 
@@ -93,8 +93,8 @@ def score(
                 data_root=data_root,
             )
         # The error stream is visible with --json too.
-        if ranking.caution:
-            print_line(f"warning: {ranking.caution}", err=True)
+        if ranking.warning:
+            print_line(f"warning: {ranking.warning}", err=True)
         if as_json:
             print_json(ranking.rows())
         else:

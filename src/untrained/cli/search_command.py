@@ -186,7 +186,7 @@ def search(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Recipe of the training before --export; see `untrained list recipes`.",
+            help="Recipe for the training before --export; see `untrained list recipes`.",
             show_default="quick; ctr for tables",
             rich_help_panel=OUTPUT,
         ),
@@ -227,7 +227,7 @@ def search(
     from untrained.cli.terminal.progress_bar import show_progress
     from untrained.cli.terminal.search_result import show_search_result
     from untrained.config import DEFAULT_DATA, ComputeConfig, SearchConfig
-    from untrained.runs.folder import default_confirmations
+    from untrained.runs.folder import get_default_confirmations
     from untrained.runs.ranking import make_record_rows
     from untrained.workflows.search import run_search
 
@@ -250,7 +250,7 @@ def search(
     if no_confirm:
         confirm = 0
     elif confirm is None:
-        confirm = default_confirmations(data_name)
+        confirm = get_default_confirmations(data_name)
     config = SearchConfig(
         space=space,
         proxy=proxy,

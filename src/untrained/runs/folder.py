@@ -50,12 +50,12 @@ class RunFolder:
         code: Fingerprint of all user code that the search depends on.
         space_code: Fingerprint of the user code that defines the space.
         space_size: Number of architectures in the space, if it is known.
-        question: Digest of what the run asks for, see `runs/question.py`.
+        question: Fingerprint of the question of the run, see `runs/question.py`.
         wall_seconds: Total time of all sessions.
         warm_up_seconds: The part of it that warmed up a supernet.
         strategy_seconds: The part of it that the strategy spent on its own steps.
         ended: Why the last session ended.
-        limits: For each limit, the number of architectures that it rejected and the best one's value.
+        limits: For each limit, how many architectures it rejected and the value of the best one.
         workers: How each worker spent its time, over all sessions.
         versions: Versions of the packages that affect the numbers.
         aggregates: What each aggregate learnt from the reference sample, see `runs/reference.py`.
@@ -111,7 +111,7 @@ class RunFolder:
         """
         folder = config.run
         if folder is None:
-            folder = make_default_folder(config, bool(objectives))
+            folder = choose_default_folder(config, bool(objectives))
         run = cls(
             folder=folder,
             config=config,
@@ -185,7 +185,7 @@ class RunFolder:
         user_code = self.config.list_user_code()
         if self.code != before.code and user_code == before.config.list_user_code():
             files = dict.fromkeys(str(Path(name.rpartition(":")[0])) for name in user_code)
-            changes.append(f"{' or '.join(files)} as it was (changed since)")
+            changes.append(f"an earlier version of {' or '.join(files)}")
         return ", ".join(changes)
 
     def add_session(
@@ -301,7 +301,7 @@ class RunFolder:
         if config.compute.device == "cpu":
             del arguments["device"]
         command = f"untrained search {format_options(SearchConfig, arguments)}"
-        if default_confirmations(config.data) and not config.confirm:
+        if get_default_confirmations(config.data) and not config.confirm:
             command += " --no-confirm"
         return command
 
@@ -346,10 +346,11 @@ class RunFolder:
         )
 
 
-def default_confirmations(data: str) -> int:
+def get_default_confirmations(data: str) -> int:
     """Return the default number of networks per group that short trainings confirm.
 
-    Confirmation is worth its time only for the user's own data. For others, results are published.
+    Confirmation is worth its time only for the user's own data. For other data sets, it is known how
+    well the proxies rank.
     """
     kind = data.partition(":")[0]
     if kind in SOURCES and SOURCES[kind].belongs_to_user:
@@ -357,8 +358,8 @@ def default_confirmations(data: str) -> int:
     return 0
 
 
-def make_default_folder(config: SearchConfig, weighs_objectives: bool = False) -> Path:
-    """Return the default folder of a run, named after its configuration."""
+def choose_default_folder(config: SearchConfig, weighs_objectives: bool = False) -> Path:
+    """Return the path of the default folder of a run, named after its configuration."""
     words = [
         config.space,
         config.proxy,

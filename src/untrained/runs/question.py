@@ -2,7 +2,7 @@
 
 The store of a run may hold other records too: it is kept when the budget changes or when the content
 of the data changes, and other stores can be merged into it. So the store lists the records of each
-question, and `run.json` holds the digest of the current question.
+question, and `run.json` holds the fingerprint of the current question.
 """
 
 import json
@@ -13,17 +13,17 @@ from hashlib import sha256
 from untrained.types import ScoreRequest
 
 
-def name_question(
+def fingerprint_question(
     description: Mapping[str, object],
     stops: Sequence[object],
     requests: Iterable[ScoreRequest],
 ) -> str:
-    """Return the digest of a question.
+    """Return the fingerprint of a question.
 
     Args:
         description: The configuration of the run, as plain data.
-        stops: When the search stops and what follows it: budget, time, confirmation.
-        requests: The requests for one architecture, which identify data and weights.
+        stops: The settings that end the search, and the number of confirmation trainings.
+        requests: The requests for one architecture, which identify proxies, data and weights.
 
     Returns:
         Sixteen hexadecimal digits, equal for equal questions.

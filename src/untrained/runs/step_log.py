@@ -52,7 +52,7 @@ class StepLog:
         self._stage = stage
         self._steps: dict[str, LoggedStep] = {}
         self._path: Path | None = None
-        self._owner = ""
+        self._fingerprint = ""  # of everything that the steps depend on
         self._max_proposals = 0
         self._proposals_begun = 0
         self._steps_per_proposal = 0
@@ -60,19 +60,19 @@ class StepLog:
         self._steps_expected = 0  # of the proposals that have begun
         self.earlier_seconds = 0.0
 
-    def open(self, folder: Path, owner: object, max_proposals: int | None) -> None:
+    def open(self, folder: Path, dependencies: object, max_proposals: int | None) -> None:
         """Read the log of a run folder, and write new steps to it from now on.
 
         Args:
             folder: The run folder.
-            owner: Everything that the steps depend on; its text is hashed. Steps of another owner are
-                ignored.
+            dependencies: Everything that the steps depend on, as an object with a complete text.
+                Logged steps with other dependencies are ignored.
             max_proposals: How many architectures the search will request; None if unknown.
         """
         self._path = folder / FILE
         self._max_proposals = max_proposals or 0
-        self._owner = sha256(f"{__version__} {owner}".encode()).hexdigest()[:16]
-        self._steps = dict(_read_steps(self._path, self._owner))
+        self._fingerprint = sha256(f"{__version__} {dependencies}".encode()).hexdigest()[:16]
+        self._steps = dict(_read_steps(self._path, self._fingerprint))
         self.earlier_seconds = self.seconds
 
     @property
@@ -118,7 +118,12 @@ class StepLog:
     def _write_step(self, key: str, step: LoggedStep) -> None:
         if self._path is None:
             return
-        line = {"of": self._owner, "key": key, "seconds": step.seconds, "answer": step.result}
+        line = {
+            "of": self._fingerprint,
+            "key": key,
+            "seconds": step.seconds,
+            "answer": step.result,
+        }
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 # The line break comes first, so a line that was cut off by a kill does not damage this one.
@@ -130,8 +135,11 @@ class StepLog:
             ) from error
 
 
-def _read_steps(path: Path, owner: str) -> Iterator[tuple[str, LoggedStep]]:
-    """Yield keys and steps of one owner. A line that cannot be read is skipped and computed again."""
+def _read_steps(path: Path, fingerprint: str) -> Iterator[tuple[str, LoggedStep]]:
+    """Yield keys and steps with this fingerprint.
+
+    A line that cannot be read is skipped, so its step is computed again.
+    """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except (FileNotFoundError, NotADirectoryError):
@@ -141,7 +149,7 @@ def _read_steps(path: Path, owner: str) -> Iterator[tuple[str, LoggedStep]]:
     for line in lines:
         try:
             entry = parse_json(line)
-            if entry["of"] == owner:
+            if entry["of"] == fingerprint:
                 yield entry["key"], LoggedStep(entry["answer"], entry["seconds"])
         except (ValueError, KeyError, TypeError):
             continue

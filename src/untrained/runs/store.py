@@ -112,8 +112,8 @@ class Store:
         """Add records to the list of a question, all or none. They must be in the store.
 
         Args:
-            question: Fingerprint of the question, see `runs/question.py`. Records that are already listed
-                keep their place.
+            question: Fingerprint of the question, see `runs/question.py`. Records that are already
+                listed keep their place.
             records: The records, in the order in which the run requested them.
         """
         with self._write():

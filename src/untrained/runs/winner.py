@@ -56,7 +56,7 @@ def find_too_slow(records: Iterable[Record], max_latency: str | None) -> dict[Ar
     """Find the architectures that were slower than the limit in any measurement, or did not run.
 
     Args:
-        records: Records of any measures; latencies are those of measures `latency(...)`.
+        records: Records of any measures. Those of measures `latency(...)` are latencies.
         max_latency: The limit as it was typed, such as "5ms@cpu"; None if there is none.
     """
     too_slow: dict[Arch, Failure] = {}
@@ -134,7 +134,7 @@ def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:
     if confirmed is not None and confirmed not in names:
         path = run.folder / CONFIRMED
         raise UsageError(
-            f"{path} names {confirmed!r}, which {run.store} does not hold; "
+            f"{path} names {confirmed!r}, which is not in {run.store}; "
             "run the same search again to write both"
         )
     return ranked.find(choose_winner(names, confirmed))

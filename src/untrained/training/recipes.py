@@ -170,7 +170,7 @@ class Recipe:
         return replace(self, **changes)
 
 
-_TYPE_NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a word"}
+_TYPE_NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a string"}
 
 
 def _has_type(value: object, value_type: type) -> bool:

@@ -1,8 +1,8 @@
-"""`calibrate(...)`: find the proxy that suits a space and data of the user.
+"""`calibrate(...)`: find the proxy that works best on a space and data of the user.
 
 A few architectures, spread over the sizes of the space, are trained briefly on the user's data, and
-every proxy is compared with what they reach. A dozen trainings cannot separate good proxies from
-each other, and the result says so. They can reveal a proxy that fails here.
+the ranking of every proxy is compared with their accuracies. A dozen trainings cannot distinguish
+good proxies from each other, and the result says so. They can reveal a proxy that fails here.
 """
 
 from collections.abc import Sequence
@@ -44,9 +44,9 @@ from untrained.workflows.bench import (
 from untrained.workflows.score_architectures import score_architectures
 from untrained.workflows.search_checks import check_data
 
-# Architectures that are sampled for each that is trained, so that sizes can be spread.
+# Number of sampled architectures per training. Those to train are chosen by size from this pool.
 POOL_PER_TRAINING = 8
-# With fewer finished trainings nothing can be ranked.
+# With fewer finished trainings, proxies cannot be compared.
 MIN_FINISHED = 3
 
 
@@ -92,7 +92,7 @@ def calibrate(
         folder.
 
     Raises:
-        UsageError: An argument is wrong, or too few trainings finished.
+        UsageError: An argument is invalid, or too few trainings finished.
 
     Example:
         A calibration on real data needs more and longer trainings than this one.
@@ -114,7 +114,7 @@ def calibrate(
     compute = ComputeConfig(device, workers, ray, time_limit)
     loaded_space = load_space(space)
     source = load_data(data, loaded_space.task, data_root)
-    default_folder = make_default_folder(space, data)
+    default_folder = choose_default_folder(space, data)
     folder = default_folder
     if run:
         folder = Path(run)
@@ -126,7 +126,7 @@ def calibrate(
     proxy_names[training.measure] = training_name
     scorer = _ArchScorer(space, source, seed, compute, folder / STORE, proxy_names, on_progress)
 
-    # Sizes first: they decide which architectures are trained.
+    # The sizes are measured first, because they decide which architectures are trained.
     rng = make_generator("calibrate", loaded_space.name, seed)
     pool = RandomSearch(loaded_space, rng).ask(POOL_PER_TRAINING * trainings)
     sizing = scorer.score(pool, [load_proxy("params")], "sizing")
@@ -177,7 +177,7 @@ def calibrate(
         "run": str(folder),
     }
     result = BenchmarkResult(
-        title=f"{space} on {data}: which proxy?",
+        title=f"Calibration of proxies for {space} on {data}",
         command=f"untrained calibrate {format_options(calibrate, options)}",
         space=space,
         truth_about=f"held-out {target} on {data} after {duration}",
@@ -216,7 +216,7 @@ def calibrate(
 
 @dataclass(frozen=True)
 class _ArchScorer:
-    """What the three stages of a calibration have in common.
+    """Scores architectures in the three stages of a calibration, with the same settings.
 
     Attributes:
         space: Name of the space.
@@ -252,8 +252,8 @@ class _ArchScorer:
         )
 
 
-def make_default_folder(space: str, data: str) -> Path:
-    """Return the folder of a calibration unless the user names another."""
+def choose_default_folder(space: str, data: str) -> Path:
+    """Return the path of the default folder of a calibration."""
     return Path("runs", make_file_name("calibrate", space, data))
 
 
@@ -263,7 +263,7 @@ def read_recommended_proxy(space: str, data: str) -> str:
     Raises:
         UsageError: There is no calibration of this space on these data.
     """
-    folder = make_default_folder(space, data)
+    folder = choose_default_folder(space, data)
     if not (folder / FILE).exists():
         options = format_options(calibrate, {"space": space, "data": data})
         command = f"untrained calibrate {options}".strip()
@@ -271,13 +271,13 @@ def read_recommended_proxy(space: str, data: str) -> str:
             f"--proxy auto needs a calibration, and there is none at {folder}: `{command}` makes it"
         )
     recommended = BenchmarkResult.read(folder).recommended
-    # The folder may come from elsewhere, and must not make us run code that the user did not name.
+    # The folder may come from someone else, and code that the user did not name must not run.
     require_trusted_code(recommended, None, str(folder), f"--proxy {recommended}")
     return recommended
 
 
 def recommend_proxy(results: Sequence[ProxyResult]) -> str:
-    """Return the proxy with the highest rank correlation, the cheapest of equal ones.
+    """Return the proxy with the highest rank correlation; of equal ones, the cheapest.
 
     Proxies that failed on an architecture are not considered. If no proxy ranks better than chance,
     `params` is recommended.
@@ -298,7 +298,7 @@ def recommend_proxy(results: Sequence[ProxyResult]) -> str:
 
 
 def _name_as_typed(label: str, proxy: str) -> str:
-    """Return the name with which a proxy can be loaded: that of the user's own has a file."""
+    """Return the name that loads a proxy: its label, or `./file.py:name` for the user's own."""
     for name in parse_proxy_names(proxy):
         if is_reference(name) and load_proxy(name).label == label:
             return name
@@ -306,7 +306,7 @@ def _name_as_typed(label: str, proxy: str) -> str:
 
 
 def _make_advice(results: Sequence[ProxyResult], best: str, typed: str = "") -> str:
-    """Say which proxy to search with.
+    """Recommend a proxy in one sentence.
 
     Args:
         results: All results, best first.
@@ -317,7 +317,7 @@ def _make_advice(results: Sequence[ProxyResult], best: str, typed: str = "") -> 
     for result in results:
         if result.proxy == best and _get_spearman(result) > 0:
             reason = "it ranked these architectures best"
-    return f"Search by {typed or best}: {reason}."
+    return f"Search with {typed or best}: {reason}."
 
 
 def _get_spearman(result: ProxyResult) -> float:
@@ -336,12 +336,12 @@ def _spread_over_sizes(records: Sequence[Record], count: int) -> list[Arch]:
 
 
 def _describe_certainty(results: Sequence[ProxyResult], count: int, target: str) -> str:
-    """Say how certain the result is: how many proxies may be as good as the best.
+    """Describe how certain the result is: how many proxies may be as good as the best.
 
     Args:
         results: All results, best first.
         count: Number of trainings.
-        target: What the trainings reached, accuracy or AUC.
+        target: What the trainings are evaluated by: accuracy or AUC.
     """
     estimates = []
     for result in results:

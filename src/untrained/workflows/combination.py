@@ -9,22 +9,23 @@ from untrained.benchmarks.aggregate import choose_diverse_columns, compute_mean_
 from untrained.benchmarks.comparison import ProxyScores, SeedScores
 from untrained.runs.ranking import orient_score
 
-# With fewer proxies a combination is not worth a row.
+# With fewer proxies, no combination is reported.
 MIN_PROXIES = 3
 
 
 def combine_proxies(columns: Sequence[ProxyScores]) -> list[ProxyScores]:
-    """Return the mean rank of all proxies, and that of proxies which do not repeat each other.
+    """Return the mean rank over all proxies, and the mean rank over a diverse subset of them.
 
-    The latter are chosen by their agreement on the first seed and never by the truth. Proxies
-    without any score are left out. An architecture that one of the members could not score has no
-    mean rank.
+    The subset leaves out proxies that rank almost like another one. It is chosen by the scores of
+    the first seed, and never by the known accuracies. Proxies without any score are left out. An
+    architecture that one of the proxies could not score has no mean rank.
 
     Args:
         columns: Scores of proxies, baselines and others; only those of kind `proxy` are combined.
 
     Returns:
-        No, one or two combinations.
+        The combinations: none if there are too few proxies, and only the first one if the subset
+            is too small or contains all proxies.
     """
     members = []
     for column in columns:
@@ -70,7 +71,7 @@ def _combine_seed(seed_index: int, members: Sequence[ProxyScores]) -> SeedScores
 
 
 def _orient_scores(member: ProxyScores, seed_index: int) -> list[float]:
-    """Return the scores of a seed of which higher is better; NaN is a failure."""
+    """Return the scores of one seed such that higher is better; NaN for a failure."""
     oriented_scores = []
     for score in member.by_seed[seed_index]:
         if score is None:

@@ -1,13 +1,13 @@
 """Confirm a search by short trainings: did the proxy help on these data?
 
-The best of a finished search by its proxy, as many by parameters and as many random ones from the
-same records are trained briefly with equal budgets and compared. The best of all becomes the winner
-of the run.
+After a search, three groups of the same size are trained briefly and compared: the best
+architectures by the proxy, the largest ones and random ones, all from the same records. The best
+architecture of all groups becomes the winner of the run.
 
-On a table of clicks they are trained with the recipe for tables, the one with the least log loss on
-the validation part wins, and hand-designed networks are compared with it (`references.py`).
+On a table of clicks, the networks are trained with the recipe for tables. The one with the lowest
+log loss on the validation part wins and is compared with hand-designed networks (`references.py`).
 
-A few trainings per group can refute a proxy or show a large gain, not more, and the report says so.
+A few trainings per group can only refute a proxy or show a large gain, and the report says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,8 +35,8 @@ from untrained.workflows.score_architectures import score_architectures
 EPOCHS = 3
 MAX_SAMPLES = 1500
 STORE = "confirmed.sqlite"
-# Up to this number all splits of the results into two groups are compared, else this many random
-# ones.
+# If there are at most this many ways to split the results into two groups, all are compared, else
+# this many random ones.
 MAX_SPLITS = 20_000
 
 _GROUP_TEXTS = {
@@ -51,7 +51,7 @@ class ConfirmationTrainings:
 
     Attributes:
         results: Accuracy or AUC in per cent, of the trainings that finished.
-        scores: What decides the winner, by architecture; higher is better.
+        scores: The scores that decide the winner, by architecture; higher is better.
         epochs: Length of each training.
         samples: Number of samples that each training sees.
         seconds: Duration of all trainings.
@@ -72,7 +72,7 @@ def confirm_ranking(
     source: DataSource,
     on_progress: ProgressCallback | None = None,
 ) -> Confirmation | None:
-    """Train the best architectures by score, by parameters and random ones; save which one wins.
+    """Briefly train the best, the largest and random architectures, and save which one wins.
 
     Args:
         run: The run folder of the search. Its config says how many architectures per group.
@@ -169,7 +169,7 @@ def _confirm_on_table(
 
 
 def _choose_compute(run: RunFolder) -> ComputeConfig:
-    """Return where to train: as the search scores, but networks cannot be trained in one pass."""
+    """Return the compute settings of the search, with one network per pass, as training needs it."""
     return replace(run.config.compute, networks_per_batch=1)
 
 
@@ -212,17 +212,20 @@ def choose_groups(
 def conclude_confirmation(
     groups: Mapping[str, Sequence[Arch]], trainings: ConfirmationTrainings, run: RunFolder
 ) -> Confirmation:
-    """Name the winner and compare the groups.
+    """Choose the winner and compare the groups.
 
     Args:
         groups: Architectures by group; that of the proxy is the first.
         trainings: Their trainings, of which at least one has finished.
         run: The run folder.
+
+    Returns:
+        The confirmation, which is not saved yet.
     """
     finished = []
     for archs in groups.values():
         finished += [arch for arch in archs if arch in trainings.results]
-    # The first of equal ones wins.
+    # Of equally good architectures, the first one wins.
     winner = max(finished, key=lambda arch: trainings.scores[arch])
     trained_groups = []
     winner_groups = []

@@ -29,7 +29,7 @@ from untrained.spaces import Space
 from untrained.training.checkpoint import WEIGHTS_FILE, load_tensors
 from untrained.training.result import TRAINING_FILE
 from untrained.types import Arch, Task
-from untrained.workflows.subject import OWN_SPACES, Subject, find_space_of, load_source_for
+from untrained.workflows.subject import PSEUDO_SPACES, Subject, find_space_of, load_source_for
 from untrained.workflows.timm_models import is_timm_name
 from untrained.workflows.train_subject import find_run_folder, parse_subject
 
@@ -149,7 +149,7 @@ def resolve_export_subject(
 
 def _get_space_name(subject: Subject, space: str | Space) -> str:
     """Return the name of the search space; empty for a network of the user."""
-    if subject.arch.space in OWN_SPACES:
+    if subject.arch.space in PSEUDO_SPACES:
         return ""
     if isinstance(space, str):
         return space
@@ -177,7 +177,7 @@ def _read_folder(
                 f"{folder} contains neither a search nor a training; "
                 f"`untrained search --run {folder}` starts a search"
             )
-        training_space = _open_space_of_training(training["key"], folder, space) or space
+        training_space = _choose_space_of_training(training["key"], folder, space) or space
         arch = training["key"]["arch"]
         return _Request(arch, training_space, data, input_shape, folder, training)
 
@@ -191,15 +191,15 @@ def _read_folder(
                 f"first run untrained train {folder}"
             )
         training = {}
-    opened_space = choose_trusted_space(winner, folder, space, f"untrained export {folder}")
+    run_space = choose_trusted_space(winner, folder, space, f"untrained export {folder}")
     arch = winner.arch
     if training:
         arch = training["key"]["arch"]
         # The recipe may have added options to the space.
-        opened_space = _open_space_of_training(training["key"], folder, space) or opened_space
+        run_space = _choose_space_of_training(training["key"], folder, space) or run_space
     return _Request(
         network=arch,
-        space=opened_space,
+        space=run_space,
         data=data or winner.data,
         input_shape=input_shape or winner.input_shape,
         folder=folder,
@@ -209,7 +209,7 @@ def _read_folder(
     )
 
 
-def _open_space_of_training(
+def _choose_space_of_training(
     key: dict[str, Any], folder: Path, named_space: str | Space
 ) -> str | Space:
     """Return the space of a trained network if it may be loaded.

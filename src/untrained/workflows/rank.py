@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from untrained.errors import UsageError
-from untrained.names import load_members
+from untrained.names import load_public_objects
 from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
 from untrained.runs.ranking import Ranking, rank_records
@@ -78,8 +78,8 @@ class ModelRanking:
         return str(standings[0].arch) if standings else None
 
     @property
-    def caution(self) -> str:
-        """A warning if networks have different numbers of outputs, else empty.
+    def warning(self) -> str:
+        """A message if networks have different numbers of outputs, else an empty string.
 
         Without named data, each network is scored on as many classes as it has outputs.
         """
@@ -151,7 +151,7 @@ def _try_factories(file: str) -> tuple[list[str], list[tuple[str, str]]]:
     """
     names = []
     errors = []
-    for name, member in load_members(Path(file)).items():
+    for name, member in load_public_objects(Path(file)).items():
         if name in _SCRIPT_FUNCTIONS or not _is_factory(member):
             continue
         try:

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from untrained.benchmarks.result import FILE as TRUST_FILE
+from untrained.benchmarks.result import FILE as BENCHMARK_FILE
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.errors import UsageError
 from untrained.files import write_atomically
@@ -86,7 +86,7 @@ def read_outcome(folder: str | Path) -> dict[str, Any]:
 
     Returns:
         For a search: `best`, `confirmed`, `trained` and `weights`, each of which can be None. For a
-        training: `trained` and `weights`. For other folders: nothing.
+        training: `trained` and `weights`. For other folders: an empty dictionary.
     """
     training = _read_training(folder)
     result: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def read_outcome(folder: str | Path) -> dict[str, Any]:
 
 
 def _render_page(folder: str | Path) -> str:
-    if Path(folder, TRUST_FILE).is_file():
+    if Path(folder, BENCHMARK_FILE).is_file():
         return render_benchmark_page(BenchmarkResult.read(folder))
     if Path(folder, RESULT_FILE).is_file():
         return render_reproduction_page(ReproductionResult.read(folder))
@@ -173,7 +173,7 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
 
 
 def _summarise_consensus(facts: dict[str, Any]) -> ConsensusSummary:
-    """Return what a consensus learnt, as the run file holds it."""
+    """Return the weights and the agreement of a consensus, from the facts in `run.json`."""
     weights = sorted(facts["weights"].items(), key=lambda item: -item[1])
     return ConsensusSummary(
         label=str(facts["label"]),
@@ -253,7 +253,7 @@ def _list_scores_in_order(ranking: Ranking, records: Sequence[Record], measure: 
 
 
 def _make_tradeoff(run: RunFolder, ranking: Ranking, records: list[Record]) -> Tradeoff | None:
-    """Return the score against the first other objective, and the front of all objectives."""
+    """Return the score and the first other objective of all architectures, and the Pareto front."""
     others = _list_objectives(run)
     if not others:
         return None

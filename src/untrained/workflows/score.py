@@ -26,7 +26,7 @@ from untrained.spaces import Space
 from untrained.types import Arch, Record, Task
 from untrained.workflows.scores import Scores
 from untrained.workflows.subject import (
-    OWN_SPACES,
+    PSEUDO_SPACES,
     Network,
     Subject,
     load_source_for,
@@ -182,13 +182,13 @@ def _score_each_network(
     for proxy in loaded_proxies:
         if proxy.parts and len(subjects) < 2:
             raise UsageError(f"{proxy.name} compares networks with each other; give at least two")
-    names = number_names([subject.arch for subject in subjects])
+    numbered_archs = number_duplicates([subject.arch for subject in subjects])
     has_fixed_classes = isinstance(data, str | Path) or num_classes is not None
     warm_weights = _WarmWeights(warm_up, device)
     results: list[list[Record]] = []
     all_records: list[Record] = []
     with _open_store(store) as opened_store:
-        for subject, name in zip(subjects, names, strict=True):
+        for subject, numbered_arch in zip(subjects, numbered_archs, strict=True):
             source = load_source_for(subject, data, input_shape, num_classes, data_root)
             evaluator = make_inline_evaluator(
                 make_checked_builder(subject, source.task, has_fixed_classes),
@@ -207,7 +207,8 @@ def _score_each_network(
             (measured,) = evaluator([subject.arch])
             records = []
             for record in measured:
-                records.append(replace(record, request=replace(record.request, arch=name)))
+                request = replace(record.request, arch=numbered_arch)
+                records.append(replace(record, request=request))
             results.append(records)
             all_records += records
     aggregates: list[Record] = []
@@ -217,21 +218,21 @@ def _score_each_network(
     return results, aggregates
 
 
-def number_names(archs: Sequence[Arch]) -> list[Arch]:
-    """Number networks with the same name: `Sequential`, `Sequential#2`, `Sequential#3`.
+def number_duplicates(archs: Sequence[Arch]) -> list[Arch]:
+    """Add a number to repeated names: `Sequential`, `Sequential#2`, `Sequential#3`.
 
     Modules, factories and timm models with the same name can be different networks. Architectures
     of a space are not numbered: equal ones are the same network.
     """
     counts: Counter[Arch] = Counter()
-    names = []
+    numbered_archs = []
     for arch in archs:
         counts[arch] += 1
         number = counts[arch]
-        if arch.space in OWN_SPACES and number > 1:
+        if arch.space in PSEUDO_SPACES and number > 1:
             arch = Arch(arch.space, (*arch.genes, ("number", number)), f"{arch}#{number}")
-        names.append(arch)
-    return names
+        numbered_archs.append(arch)
+    return numbered_archs
 
 
 def _load_proxies(proxies: object) -> list[Proxy]:

@@ -1,4 +1,4 @@
-"""Refuse searches that cannot work, with one line, before anything is made or written."""
+"""Refuse searches that cannot work, before anything is computed or written."""
 
 import torch
 
@@ -33,27 +33,27 @@ def check_strategy(strategy: StrategySpec, config: SearchConfig) -> None:
         )
     if config.validate and not strategy.needs_validation:
         raise UsageError(
-            f"--validate is for the strategies hnas and best_of_pool; {name} goes by the proxy alone"
+            f"--validate is for the strategies hnas and best_of_pool; {name} uses only the proxy"
         )
     if strategy.needs_objectives and not config.beside:
         raise UsageError(
-            f"{name} weighs several objectives; name one or two more, such as --beside params"
+            f"{name} optimises several objectives; add one or two, such as --beside params"
         )
     if config.screen and (strategy.learns or strategy.needs_validation):
         raise UsageError(
-            f"--screen is for strategies that do not use scores; take --strategy random, not {name}"
+            f"--screen is for strategies that do not use scores; use --strategy random, not {name}"
         )
 
 
 def choose_proxy(strategy: StrategySpec, proxy: str | Proxy) -> str | Proxy:
-    """Return the proxy of a search: the user's, or that of a strategy which has its own.
+    """Return the proxy of a search: that of the strategy if it has its own, else the user's.
 
     Args:
         strategy: The strategy.
         proxy: What the user asks for.
 
     Raises:
-        UsageError: The user asks for another proxy than the strategy uses.
+        UsageError: The user asks for a proxy that the strategy does not use.
     """
     if not strategy.pool_metrics:
         return proxy
@@ -69,12 +69,12 @@ def choose_proxy(strategy: StrategySpec, proxy: str | Proxy) -> str | Proxy:
 def check_plan(strategy: StrategySpec, plan: ScoringPlan, budget: Budget) -> None:
     """Check that the proxies suit the strategy and the budget.
 
-    An aggregate such as AZ-NAS compares all candidates with each other, so it has no score of a
-    single one: a strategy cannot learn from it, and its ranking changes with every candidate. An
-    aggregate with a reference has a score of each.
+    An aggregate such as AZ-NAS compares all candidates with each other, so a single candidate has
+    no score: a strategy cannot learn from it, and every new candidate changes the ranking. With an
+    aggregate that has a reference, each candidate has a score.
 
     Raises:
-        UsageError: They do not.
+        UsageError: The strategy or the budget cannot be used with these proxies.
     """
     proxy = plan.proxy
     objectives = [proxy]
@@ -83,18 +83,18 @@ def check_plan(strategy: StrategySpec, plan: ScoringPlan, budget: Budget) -> Non
     for objective in objectives:
         if _compares_candidates(objective) and strategy.learns:
             raise UsageError(
-                f"{objective.name} compares all candidates, and {strategy.name} needs a score of "
-                "each alone; take --strategy random, or another proxy"
+                f"{objective.name} compares all candidates, and {strategy.name} needs a separate "
+                "score of each; use --strategy random, or another proxy"
             )
     if strategy.needs_objectives:
         _check_objectives_differ(strategy, plan)
     if _compares_candidates(proxy) and budget.stable:
         raise UsageError(
-            f"{proxy.name} compares all candidates, so its ranking never settles; give a --budget"
+            f"{proxy.name} compares all candidates, so its ranking never becomes stable; use --budget"
         )
     if plan.screening is not None and proxy in plan.screening.proxies:
         raise UsageError(
-            f"{proxy.label} cannot screen for itself; screen by something cheaper, such as params"
+            f"--screen and --proxy are both {proxy.label}; use a cheaper proxy for --screen, such as params"
         )
 
 
@@ -110,23 +110,23 @@ def _check_objectives_differ(strategy: StrategySpec, plan: ScoringPlan) -> None:
             if proxy.name == "params":
                 example = "flops"
             raise UsageError(
-                f"{strategy.name} weighs different objectives, and {proxy.label} is named twice; "
-                f"take another --beside, such as {example}"
+                f"{strategy.name} needs different objectives, and {proxy.label} is named twice; "
+                f"use another --beside, such as {example}"
             )
         measures.add(proxy.measure)
 
 
 def check_data(space: Space, task: Task) -> None:
-    """Refuse a table of rows for networks that take images, and the reverse.
+    """Refuse a table for networks that expect images, and images for networks of tables.
 
-    Some networks take inputs of any shape, so a network is tried.
+    Some networks accept inputs of any shape, so one network is built and run.
 
     Args:
         space: The space.
         task: The task of the data.
 
     Raises:
-        UsageError: Networks of the space do not take the data.
+        UsageError: Networks of the space do not accept the data.
     """
     if len(task.input_shape) == len(space.task.input_shape):
         return
@@ -142,6 +142,6 @@ def check_data(space: Space, task: Task) -> None:
     if isinstance(outcome, Failure):
         raise UsageError(
             f"{task.dataset} has rows of {task.input_shape[0]} columns, and networks of {space.name} "
-            f"do not take them ({outcome.detail}); "
+            f"do not accept them ({outcome.detail}); "
             "for a table add --space nasrec_small --proxy sigeo"
         )

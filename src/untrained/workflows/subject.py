@@ -31,8 +31,8 @@ from untrained.types import Arch, Batch, Task
 from untrained.user_code import is_path
 from untrained.workflows.timm_models import build_timm_model, get_timm_input_shape, is_timm_name
 
-# `Arch.space` of networks that do not belong to a search space.
-OWN_SPACES = ("module", "factory", "timm")
+# Values of `Arch.space` for networks that do not belong to a search space.
+PSEUDO_SPACES = ("module", "factory", "timm")
 # The task of such networks. Input shape and number of classes come from the data.
 _OPEN_TASK = Task("", (), 0)
 _FINGERPRINT_LENGTH = 16

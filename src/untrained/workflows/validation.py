@@ -1,10 +1,10 @@
-"""`--validate`: an expensive measure that decides among the few candidates of a strategy.
+"""`--validate`: an expensive measure that ranks the few final candidates of a strategy.
 
     table:cifar10_val_12               a metric of the default benchmark table of the space
     table:darts1000:cifar10_val_200    a metric of another table of the space
     training(epochs=3,samples=1500)    a short training on the data of the search
 
-A table looks up the requested architectures only. A short training is a proxy like any other, see
+Only the requested architectures are looked up in a table. A short training is a proxy like any other, see
 `training/short_training.py`.
 """
 
@@ -77,14 +77,14 @@ class TableMetric:
 
 @dataclass(frozen=True)
 class Validation:
-    """What decides in the end: a metric of a table, or a short training.
+    """The measure that ranks the final candidates: a metric of a table, or a short training.
 
     Attributes:
         measure: Name of the validation in the keys of records.
         higher_is_better: The direction of the measure.
-        about: What the measure is, for the report.
-        table_metric: The metric, if a table validates.
-        training: The short training, if one validates.
+        about: A description of the measure for the report.
+        table_metric: The metric of a table; None for a short training.
+        training: The short training; None for a table.
         training_name: The name by which a worker loads the training.
     """
 
@@ -97,7 +97,7 @@ class Validation:
 
     @staticmethod
     def parse(text: str, space: str, root: str | Path | None) -> "Validation":
-        """Read the option `--validate`.
+        """Parse the value of `--validate`.
 
         Args:
             text: What the user typed.
@@ -108,18 +108,18 @@ class Validation:
             UsageError: The text names neither a table nor a training.
         """
         if not isinstance(text, str):
-            raise UsageError(f"nothing validates by {show_value(text)}; type {EXAMPLES}")
+            raise UsageError(f"{show_value(text)} is not a validation; type {EXAMPLES}")
         kind, colon, metric_text = text.partition(":")
         if kind == "table" and colon:
             return _validate_by_table(TableMetric.parse(metric_text, space, root))
         if kind.partition("(")[0].strip() == "training":
             return _validate_by_training(text.strip().removeprefix("training"))
-        raise UsageError(f"nothing validates by {text!r}; type {EXAMPLES}")
+        raise UsageError(f"{text!r} is not a validation; type {EXAMPLES}")
 
     def extend_evaluator(
         self, evaluator: Evaluator, task: Task, seed: int, store: Store
     ) -> Evaluator:
-        """Return an evaluator that validates too.
+        """Return an evaluator that also adds the records of the validation.
 
         Args:
             evaluator: Scores architectures with proxies. A short training is one of them already.

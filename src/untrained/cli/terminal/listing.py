@@ -13,7 +13,7 @@ NOT_LISTED_AS_FACTS = ("name", "about", "formula", "notes")
 
 
 def show_overview(catalogue: Mapping[str, Sequence[Row]]) -> None:
-    """Print the names of all kinds, and the command that shows the details of each kind."""
+    """Print the names of all entries by kind, and the command that shows the details of a kind."""
     console = SafeConsole()
     for kind, rows in catalogue.items():
         heading = f"[bold]{kind}[/] ({len(rows)}); more: untrained list {kind}"
