@@ -75,7 +75,9 @@ def measure_workers(options: argparse.Namespace) -> None:
     archs = sample_archs(options.networks + 8)
     proxies = [load_proxy("dextr")]
     samples = SeedBatches.for_proxies(load_data(options.data, SPACE.task), proxies, (0,))
-    setup = WorkerSetup("nasbench201", ("dextr",), samples.source.task, samples.largest_batches())
+    setup = WorkerSetup(
+        "nasbench201", ("dextr",), samples.source.task, samples.draw_largest_batches()
+    )
     executors: dict[str, Callable[[], Executor]] = {
         "here, one thread": lambda: InlineExecutor(setup.open_worker()),
         "one process": lambda: PoolExecutor(ProcessBackend(setup), 1),

@@ -235,7 +235,12 @@ def score_archs(
     task = make_task(options, name)
     samples = SeedBatches.for_proxies(load_data("noise", task), proxies, (0,))
     setup = WorkerSetup(
-        name, ("dextr",), task, samples.largest_batches(), options.device, networks_per_pass=size
+        name,
+        ("dextr",),
+        task,
+        samples.draw_largest_batches(),
+        options.device,
+        networks_per_pass=size,
     )
     with open_executor(setup, ComputeConfig(workers=workers), len(archs)) as executor:
         evaluate = ProxyEvaluator(samples, proxies, executor, options.device)

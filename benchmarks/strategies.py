@@ -26,7 +26,7 @@ from untrained.engine.executors.base import IndexedRecords, InlineExecutor, Work
 from untrained.engine.threads import use_threads
 from untrained.engine.worker import RequestGroup
 from untrained.proxies import load_proxy
-from untrained.runs.question import name_question
+from untrained.runs.question import fingerprint_question
 from untrained.runs.store import Store
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
@@ -92,7 +92,7 @@ def measure_scoring(name: str, count: int) -> float:
         samples,
         [proxy],
         InlineExecutor(
-            WorkerSetup(name, ("dextr",), space.task, samples.largest_batches()).open_worker()
+            WorkerSetup(name, ("dextr",), space.task, samples.draw_largest_batches()).open_worker()
         ),
     )
     list(evaluate(archs[:1]))
@@ -150,12 +150,12 @@ def measure_driver(name: str, strategy: str, limits: dict[str, str], count: int)
     )
     setup = prepare_search(config)
     # Drawing the samples is not the work of the driver.
-    setup.batches.largest_batches()
+    setup.batches.draw_largest_batches()
     executor = InstantExecutor()
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "scores.sqlite")) as store:
         start = perf_counter()
         setup.stages.connect(executor, store)
-        question = name_question({}, [count], setup.stages.list_requests())
+        question = fingerprint_question({}, [count], setup.stages.list_requests())
         setup.stages.run(setup.strategy, setup.budget, question)
         store.read_question(question)
         seconds = perf_counter() - start

@@ -197,7 +197,7 @@ def run_our_steps(
     )
     training.model.train()
     for epoch in count():
-        for batch in training.train_loader.training_batches(epoch):
+        for batch in training.train_loader.iterate_training_batches(epoch):
             training.train_step(batch)
             yield
 

@@ -226,7 +226,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path, table):
 def test_a_table_of_another_benchmark_is_refused(tmp_path, table):
     shutil.copy(table.path, table.path.with_name("nasbench201.parquet"))
     message = read_refusal(tmp_path, "nasbench201")
-    assert "is the table of transnas, not of nasbench201: give it its name back, or else" in message
+    assert "is the table of transnas, not of nasbench201; rename the file" in message
 
 
 def rewrite_header(table: BenchmarkTable, **changes: object) -> None:
@@ -239,7 +239,7 @@ def rewrite_header(table: BenchmarkTable, **changes: object) -> None:
 def test_a_table_of_a_newer_version_is_refused(tmp_path, table):
     rewrite_header(table, schema=2)
     assert (
-        "newer untrained (schema 2, this one reads 1): update untrained, or else"
+        "newer version of untrained (schema 2, this one reads 1); update untrained"
         in read_refusal(tmp_path)
     )
 

@@ -96,7 +96,7 @@ def score_archs(
         lambda arch: space.build(arch, task),
         loaded,
         task.loss,
-        batches.largest_batches(),
+        batches.draw_largest_batches(),
         networks_per_pass=networks_per_pass,
     )
     executor = InlineExecutor(worker)

@@ -258,7 +258,7 @@ def setup() -> WorkerSetup:
     space = load_space("nasbench201(channels=2,cells=1)")
     proxies = [load_proxy("params")]
     batches = SeedBatches.for_proxies(load_data("noise", space.task), proxies, (0,))
-    return WorkerSetup(space.name, ("params",), space.task, batches.largest_batches())
+    return WorkerSetup(space.name, ("params",), space.task, batches.draw_largest_batches())
 
 
 @pytest.fixture

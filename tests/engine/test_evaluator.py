@@ -352,7 +352,7 @@ def test_multiply_adds_are_not_counted_if_there_is_a_formula(
     batches = SeedBatches.for_proxies(load_data("noise", task), proxies, (0,))
     rng = np.random.default_rng(0)
     archs = [space.sample(rng) for _ in range(5)]
-    batch = batches.largest_batches()[0]
+    batch = batches.draw_largest_batches()[0]
     counted = [Probe(space.build(arch, task), batch).macs for arch in archs]
     if has_formula:
         failing = property(lambda _: pytest.fail("operations were counted"))

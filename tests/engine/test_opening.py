@@ -57,7 +57,7 @@ def pools(monkeypatch) -> list[FakePool]:
 def setup() -> WorkerSetup:
     batches = SeedBatches.for_proxies(load_data("noise", TASK), [load_proxy("params")], (0,))
     return WorkerSetup(
-        "nasbench201(channels=2,cells=1)", ("params",), TASK, batches.largest_batches()
+        "nasbench201(channels=2,cells=1)", ("params",), TASK, batches.draw_largest_batches()
     )
 
 
@@ -67,7 +67,7 @@ def unnamed() -> Worker:
     proxies = [load_proxy("params")]
     batches = SeedBatches.for_proxies(load_data("noise", TASK), proxies, (0,))
     return Worker(
-        lambda arch: tiny.build(arch, TASK), proxies, TASK.loss, batches.largest_batches()
+        lambda arch: tiny.build(arch, TASK), proxies, TASK.loss, batches.draw_largest_batches()
     )
 
 
@@ -132,7 +132,7 @@ def test_a_system_without_affinities_uses_all_cores(pools, setup, monkeypatch):
 def test_there_is_one_worker_per_gpu(pools, setup, monkeypatch, device, workers):
     monkeypatch.setattr(opening, "check_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    assert opening._default_worker_count(device) == workers
+    assert opening._get_default_worker_count(device) == workers
     compute = ComputeConfig(device=device, time_limit="1s")
     with open_executor(replace(setup, device=device), compute) as executor:
         assert executor.workers == workers
@@ -167,7 +167,7 @@ def test_a_missing_ray_is_an_error_that_says_how_to_install_it(pools, setup, mon
     monkeypatch.delitem(sys.modules, "untrained.engine.executors.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(UsageError, match=r"pip install 'untrained\[ray\]'.* --workers needs none"),
+        pytest.raises(UsageError, match=r"pip install 'untrained\[ray\]'.* use --workers"),
         open_executor(setup, ComputeConfig(ray="x")),
     ):
         pass

@@ -8,7 +8,7 @@ import torch
 
 from tests.training.toys import fake_accelerate, get_weights, states_equal, train_toy, write_archive
 from untrained.errors import UsageError
-from untrained.training.distributed import connect_process
+from untrained.training.distributed import make_training_process
 from untrained.types import Batch
 
 PLAIN = "quick(epochs=2,batch=10,average=0.0,crop=0)"
@@ -19,11 +19,13 @@ def test_every_sample_of_a_batch_belongs_to_one_process(monkeypatch):
     shares = []
     for place in range(3):
         fake_accelerate(monkeypatch, place, 3)
-        shares.append(connect_process("accelerate").select_samples(batch))
+        shares.append(make_training_process("accelerate").select_samples(batch))
     assert [share.targets.tolist() for share in shares] == [[0, 3, 6], [1, 4], [2, 5]]
     assert all(torch.equal(share.inputs, share.targets.float()) for share in shares)
-    with pytest.raises(UsageError, match="batches of 2 cannot be shared by 3 processes"):
-        connect_process("accelerate").select_samples(Batch(torch.zeros(2), torch.zeros(2)))
+    with pytest.raises(
+        UsageError, match="a batch of 2 samples cannot be divided among 3 processes"
+    ):
+        make_training_process("accelerate").select_samples(Batch(torch.zeros(2), torch.zeros(2)))
 
 
 def test_a_single_process_reaches_the_weights_without_accelerate(tmp_path: Path, monkeypatch):

@@ -34,7 +34,7 @@ def make_five_predictions() -> Predictions:
 def test_accuracy_and_confusion_matrix_count_predictions():
     predictions = make_five_predictions()
     assert predictions.accuracy == 2 / 5
-    assert predictions.confusion_matrix() == [[1, 0, 1], [0, 1, 1], [1, 0, 0]]
+    assert predictions.count_confusions() == [[1, 0, 1], [0, 1, 1], [1, 0, 0]]
 
 
 def test_the_worst_mistakes_give_the_true_class_the_lowest_probability():
@@ -47,12 +47,14 @@ def test_the_worst_mistakes_give_the_true_class_the_lowest_probability():
 def test_calibration_compares_confidence_with_accuracy():
     """The confidences are 0.7, 0.85, 0.95, 0.4 and 0.92, in bins of width 0.1; 0.92 and 0.95 share the last."""
     predictions = make_five_predictions()
-    assert [row["samples"] for row in predictions.calibration()] == [1, 1, 1, 2]
-    assert [row["accuracy"] for row in predictions.calibration()] == [0.0, 1.0, 1.0, 0.0]
-    assert predictions.calibration()[-1]["confidence"] == pytest.approx(0.935)
-    assert predictions.calibration_error() == pytest.approx((0.4 + 0.3 + 0.15 + 2 * 0.935) / 5)
+    assert [row["samples"] for row in predictions.compute_calibration()] == [1, 1, 1, 2]
+    assert [row["accuracy"] for row in predictions.compute_calibration()] == [0.0, 1.0, 1.0, 0.0]
+    assert predictions.compute_calibration()[-1]["confidence"] == pytest.approx(0.935)
+    assert predictions.compute_calibration_error() == pytest.approx(
+        (0.4 + 0.3 + 0.15 + 2 * 0.935) / 5
+    )
     sure = Predictions(torch.tensor([[0.0, 1.0]]), torch.tensor([1]), 0.0)
-    assert sure.calibration() == [{"samples": 1, "confidence": 1.0, "accuracy": 1.0}]
+    assert sure.compute_calibration() == [{"samples": 1, "confidence": 1.0, "accuracy": 1.0}]
 
 
 def test_all_batches_are_evaluated_in_evaluation_mode():

@@ -228,7 +228,7 @@ def forbid_waiting() -> Iterator[Callable[[], None]]:
 @pytest.mark.parametrize("graphs", [False, True])
 def test_no_step_waits_for_the_device(data, forbid_waiting, graphs):
     training = make_training(data, f"cifar(batch=5,cutout=2,crop=1,graphs={graphs})", make_still())
-    batches = training.train_loader.training_batches(0)
+    batches = training.train_loader.iterate_training_batches(0)
     for _ in range(WARM_UP_STEPS + 2):
         training.train_step(next(batches))
     forbid_waiting()
@@ -248,7 +248,9 @@ def test_images_that_do_not_fit_on_the_gpu_give_the_same_batches(data, monkeypat
     monkeypatch.setattr(batches_module, "GPU_MEMORY_SHARE", 0.0)
     on_cpu = BatchLoader.open(part, task, recipe, "cuda", 0)
     assert (on_gpu.part.images.device.type, on_cpu.part.images.device.type) == ("cuda", "cpu")
-    for one, other in zip(on_gpu.training_batches(1), on_cpu.training_batches(1), strict=True):
+    for one, other in zip(
+        on_gpu.iterate_training_batches(1), on_cpu.iterate_training_batches(1), strict=True
+    ):
         assert one.inputs.is_cuda
         assert torch.equal(one.inputs, other.inputs)
         assert torch.equal(one.targets, other.targets)
@@ -261,7 +263,7 @@ def test_weights_and_their_average_stay_in_full_precision(data):
     training.model.conv.register_forward_hook(
         lambda module, inputs, output: output_dtypes.append(output.dtype)
     )
-    for batch in training.train_loader.training_batches(0):
+    for batch in training.train_loader.iterate_training_batches(0):
         training.train_step(batch)
     assert set(output_dtypes) == {torch.bfloat16}
     assert training.average is not None

@@ -320,26 +320,30 @@ def test_every_epoch_has_another_order_and_drops_the_incomplete_batch():
     )
     assert loader.steps_per_epoch == 4
     epochs = [
-        torch.cat([batch.targets for batch in loader.training_batches(epoch)]).tolist()
+        torch.cat([batch.targets for batch in loader.iterate_training_batches(epoch)]).tolist()
         for epoch in (0, 1)
     ]
     assert [len(set(targets)) for targets in epochs] == [20, 20]
     assert epochs[0] != epochs[1]
-    rest = torch.cat([batch.targets for batch in loader.training_batches(0, first_step=3)]).tolist()
+    rest = torch.cat(
+        [batch.targets for batch in loader.iterate_training_batches(0, first_step=3)]
+    ).tolist()
     assert rest == epochs[0][15:]
     shifting_loader = BatchLoader.open(
         part, Task("x", (1, 1, 1), 23), load_recipe("quick(batch=23,crop=1)"), "cpu", seed=3
     )
     black_pixels = [
-        tuple((next(shifting_loader.training_batches(epoch)).inputs == 0).flatten().tolist())
+        tuple(
+            (next(shifting_loader.iterate_training_batches(epoch)).inputs == 0).flatten().tolist()
+        )
         for epoch in range(4)
     ]
     assert len(set(black_pixels)) == 4  # every step is augmented differently
-    batch = next(loader.training_batches(0))
+    batch = next(loader.iterate_training_batches(0))
     torch.testing.assert_close(batch.inputs.flatten() * 255, batch.targets.float())
-    assert torch.cat([batch.targets for batch in loader.evaluation_batches()]).tolist() == list(
-        range(23)
-    )
+    assert torch.cat(
+        [batch.targets for batch in loader.iterate_evaluation_batches()]
+    ).tolist() == list(range(23))
 
 
 def test_a_step_follows_the_recipe(tmp_path, data, monkeypatch):

@@ -1,7 +1,7 @@
 """Combine the scores of several proxies into one, without training.
 
 Columns are scores of the same architectures by proxy, oriented so that higher is better. NaN is a
-failure and shares the last rank. This module does not know proxies or networks.
+failure and shares the last rank. This module depends on neither proxies nor networks.
 """
 
 from collections.abc import Mapping

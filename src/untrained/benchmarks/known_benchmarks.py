@@ -156,7 +156,7 @@ def _read_any_format(benchmark: Benchmark, path: Path) -> "TableBuilder | None":
 # ---------------------------------------------------------------------------- registrations
 
 
-def _import_with(
+def _make_lazy_reader(
     module: str, function: str, *arguments: object
 ) -> "Callable[[Path], TableBuilder | None]":
     """Return a reader that imports its module when it is called.
@@ -172,13 +172,15 @@ def _import_with(
     return read
 
 
-def _csv_folder(file: str, module: str, function: str, *arguments: object) -> ImportFormat:
-    return ImportFormat(f"a folder with {file}", _import_with(module, function, *arguments))
+def _make_csv_format(file: str, module: str, function: str, *arguments: object) -> ImportFormat:
+    """Return the format of a folder with CSV files of this project, of which `file` is required."""
+    return ImportFormat(f"a folder with {file}", _make_lazy_reader(module, function, *arguments))
 
 
-def _suite_zero_file(benchmark: str, file: str) -> ImportFormat:
+def _make_suite_zero_format(benchmark: str, file: str) -> ImportFormat:
+    """Return the format of a JSON file of NAS-Bench-Suite-Zero."""
     about = f"{file} of NAS-Bench-Suite-Zero"
-    return ImportFormat(about, _import_with("suite_zero", "read_suite_zero", benchmark))
+    return ImportFormat(about, _make_lazy_reader("suite_zero", "read_suite_zero", benchmark))
 
 
 def _register_benchmark(
@@ -197,24 +199,25 @@ _register_benchmark(
     15_625,
     "NAS-Bench-201: CIFAR-10, CIFAR-100 and ImageNet16-120 after 12 and 200 epochs, cost, "
     "latency on devices.",
-    _csv_folder("nb201_full.csv.gz", "csv_nasbench201", "read_nasbench201"),
+    _make_csv_format("nb201_full.csv.gz", "csv_nasbench201", "read_nasbench201"),
     ImportFormat(
-        "the folder NATS-tss-v1_0-3ffb9-simple of NATS-Bench", _import_with("nats", "read_nats")
+        "the folder NATS-tss-v1_0-3ffb9-simple of NATS-Bench",
+        _make_lazy_reader("nats", "read_nats"),
     ),
-    ImportFormat("HW-NAS-Bench-v1_0.pickle", _import_with("hwnas", "read_hwnas")),
-    _suite_zero_file("nasbench201", "zc_nasbench201.json"),
+    ImportFormat("HW-NAS-Bench-v1_0.pickle", _make_lazy_reader("hwnas", "read_hwnas")),
+    _make_suite_zero_format("nasbench201", "zc_nasbench201.json"),
 )
 _register_benchmark(
     "nasbench101",
     "nasbench101",
     423_624,
     "NAS-Bench-101: CIFAR-10 after 108 epochs, three trainings per cell.",
-    _csv_folder(_NASBENCH101_FILE, "csv_nasbench101", "read_nasbench101"),
+    _make_csv_format(_NASBENCH101_FILE, "csv_nasbench101", "read_nasbench101"),
     ImportFormat(
         "nasbench_only108.tfrecord or nasbench_full.tfrecord",
-        _import_with("nasbench101_tfrecord", "read_tfrecord"),
+        _make_lazy_reader("nasbench101_tfrecord", "read_tfrecord"),
     ),
-    _suite_zero_file("nasbench101", "zc_nasbench101.json"),
+    _make_suite_zero_format("nasbench101", "zc_nasbench101.json"),
 )
 for _number, _size in ((1, 2_487), (2, 3_609)):
     _register_benchmark(
@@ -222,31 +225,31 @@ for _number, _size in ((1, 2_487), (2, 3_609)):
         f"nasbench1shot1_s{_number}",
         _size,
         f"NAS-Bench-1Shot1, space {_number}: cells of NAS-Bench-101 that a supernet can hold.",
-        _csv_folder(_NASBENCH101_FILE, "csv_nasbench101", "read_1shot1", _number),
+        _make_csv_format(_NASBENCH101_FILE, "csv_nasbench101", "read_1shot1", _number),
     )
 _register_benchmark(
     "nasbench301",
     "darts",
     _DARTS_SIZE,
     "NAS-Bench-301: predictions of a surrogate for DARTS cells on CIFAR-10.",
-    _csv_folder("nb301_zc12_acc.csv.gz", "csv_darts", "read_nasbench301"),
-    _suite_zero_file("nasbench301", "zc_nasbench301.json"),
+    _make_csv_format("nb301_zc12_acc.csv.gz", "csv_darts", "read_nasbench301"),
+    _make_suite_zero_format("nasbench301", "zc_nasbench301.json"),
 )
 _register_benchmark(
     "darts1000",
     "darts",
     _DARTS_SIZE,
     "1,000 random DARTS cells, each trained on CIFAR-10.",
-    _csv_folder("darts1000_cifar10.csv.gz", "csv_darts", "read_darts1000"),
+    _make_csv_format("darts1000_cifar10.csv.gz", "csv_darts", "read_darts1000"),
 )
 _register_benchmark(
     "transnas",
     "transnas_micro",
     4_096,
     "TransNAS-Bench-101, micro space: seven tasks on the same images.",
-    _csv_folder("tnb101_micro_full.csv.gz", "csv_transnas", "read_transnas"),
-    ImportFormat("transnas-bench_v10141024.pth", _import_with("transnas_pth", "read_pth")),
-    _suite_zero_file("transnas", "zc_transbench101_micro.json"),
+    _make_csv_format("tnb101_micro_full.csv.gz", "csv_transnas", "read_transnas"),
+    ImportFormat("transnas-bench_v10141024.pth", _make_lazy_reader("transnas_pth", "read_pth")),
+    _make_suite_zero_format("transnas", "zc_transbench101_micro.json"),
 )
 _register_benchmark(
     "accel_nasbench",
@@ -255,5 +258,5 @@ _register_benchmark(
     # in one of the blocks 4.
     36**6 * 48,
     "Accel-NASBench: 5,125 MnasNet-like networks, ImageNet accuracy, speed on six devices.",
-    _csv_folder("accel_nasbench.csv.gz", "csv_accel_nasbench", "read_accel_nasbench"),
+    _make_csv_format("accel_nasbench.csv.gz", "csv_accel_nasbench", "read_accel_nasbench"),
 )

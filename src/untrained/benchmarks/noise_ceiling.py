@@ -56,7 +56,8 @@ def measure_noise_ceiling(
         archs: The architectures of the comparison.
 
     Returns:
-        None if the table has no results of single seeds, or if the correlation is undefined.
+        The agreement of the two trainings; None if the table has no results of single seeds, or if
+        the correlation is undefined.
     """
     seed_metrics = table.list_seed_metrics(metric)
     if len(seed_metrics) < 2:

@@ -1,8 +1,8 @@
 """Benchmark tables as parquet files with a header.
 
-A file has a column `arch` of strings and columns of float64, where NaN is a missing number. The header
-is JSON in the key-value metadata of the file. Pages have checksums, so a flipped bit is detected when
-its column is read. Only the header and the requested columns are read.
+A file has a column `arch` of strings and columns of float64, where NaN is a missing number. The
+header is JSON in the key-value metadata of the file. Pages have checksums, so a flipped bit is
+detected when its column is read. Only the header and the requested columns are read.
 """
 
 import json
@@ -29,7 +29,7 @@ Header = dict[str, Any]
 def write_table_file(
     path: Path, header: Header, archs: list[str], columns: dict[str, NDArray[np.float64]]
 ) -> None:
-    """Write a table. The file appears when it is complete."""
+    """Write a table. The file is replaced only when the new one is complete."""
     arrays = [pa.array(archs)]
     arrays += [pa.array(values) for values in columns.values()]
     metadata = json.dumps({**header, "schema": SCHEMA, "rows": len(archs)})
@@ -61,7 +61,7 @@ def read_header(path: Path, name: str) -> Header:
         benchmark = header["benchmark"]
         expected_rows = header["rows"]
     except (pa.ArrowException, OSError) as error:
-        reason = f"is not a readable parquet file ({_first_line(error)})"
+        reason = f"is not a readable parquet file ({_get_first_line(error)})"
         raise make_damage_error(path, name, reason) from error
     except (KeyError, TypeError, ValueError) as error:
         raise make_damage_error(
@@ -69,12 +69,12 @@ def read_header(path: Path, name: str) -> Header:
         ) from error
     if schema > SCHEMA:
         reason = (
-            f"was written by a newer untrained (schema {schema}, this one reads {SCHEMA}): "
-            "update untrained, or else"
+            f"was written by a newer version of untrained (schema {schema}, this one reads "
+            f"{SCHEMA}); update untrained"
         )
         raise make_damage_error(path, name, reason)
     if benchmark != name:
-        reason = f"is the table of {benchmark}, not of {name}: give it its name back, or else"
+        reason = f"is the table of {benchmark}, not of {name}; rename the file"
         raise make_damage_error(path, name, reason)
     if row_count != expected_rows:
         reason = f"has {row_count} rows where its header says {expected_rows}"
@@ -107,7 +107,7 @@ def _read_column(path: Path, name: str, column: str, convert: Callable[[Any], An
             values = convert(table.column(column).combine_chunks())
             row_count = file.metadata.num_rows
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, BufferError) as error:
-        raise make_damage_error(path, name, f"is damaged ({_first_line(error)})") from error
+        raise make_damage_error(path, name, f"is damaged ({_get_first_line(error)})") from error
     if len(values) != row_count:
         reason = f"is damaged ({len(values)} of {row_count} rows in column {column})"
         raise make_damage_error(path, name, reason)
@@ -116,8 +116,10 @@ def _read_column(path: Path, name: str, column: str, convert: Callable[[Any], An
 
 def make_damage_error(path: Path, name: str, reason: str) -> UsageError:
     """Return the error for a table that cannot be used, with the command that replaces it."""
-    return UsageError(f"{path} {reason}; `untrained data import {name} PATH` makes it again")
+    return UsageError(
+        f"{path} {reason}; `untrained data import {name} PATH` makes the table of {name} again"
+    )
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]

@@ -266,7 +266,8 @@ class BenchmarkTable:
         """
         if "/" in proxy:
             # Missing parts of the full name become empty, which matches no column.
-            proxy, dataset, run = (*proxy.split("/"), "", "")[:3]
+            parts = [*proxy.split("/"), "", ""]
+            proxy, dataset, run = parts[:3]
         conditions = {"proxy": proxy, "dataset": dataset, "run": run}
         of_proxy = _filter_columns(self.scores, {"proxy": proxy})
         if not of_proxy:

@@ -66,7 +66,10 @@ class TableBuilder:
             self.add_value(arch, column, value)
 
     def add_table(self, table: BenchmarkTable) -> None:
-        """Add those columns of an earlier table that this one lacks. Existing columns are not filled."""
+        """Add the columns of an earlier table that this one does not have.
+
+        Missing numbers in columns that both tables have are not filled in.
+        """
         present = {column.name for column in self._numbers}
         for column in table.columns:
             if column.name not in present:

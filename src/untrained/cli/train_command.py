@@ -41,7 +41,7 @@ def train(
         int | None,
         typer.Option(
             min=0,
-            help="Random seed of weights and batches.",
+            help="Random seed for weights and batches.",
             show_default="that of the run, or 0",
             rich_help_panel=WHAT,
         ),
@@ -128,12 +128,12 @@ def train(
     # Imported here and not above, because `--help` must not load torch.
     from untrained.cli.terminal.json_output import print_json, reserve_stdout
     from untrained.cli.terminal.training_result import show_training_progress, show_training_result
-    from untrained.training.distributed import connect_process
+    from untrained.training.distributed import make_training_process
     from untrained.workflows.report import report as write_report
     from untrained.workflows.train import train as train_network
 
     # With accelerate there are several processes, of which only the first one writes and prints.
-    is_main_process = connect_process(device).writes_files
+    is_main_process = make_training_process(device).writes_files
     quiet = as_json or not is_main_process
     shape = None if input_shape is None else parse_shape(input_shape)
     with show_training_progress(quiet) as on_progress, reserve_stdout(as_json):

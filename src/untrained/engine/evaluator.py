@@ -109,7 +109,7 @@ class ProxyEvaluator:
                     proxy.measure,
                     self.batches.source.task,
                     seed,
-                    data=self.batches.fingerprint(proxy.samples, seed),
+                    data=self.batches.get_fingerprint(proxy.samples, seed),
                     init=self.init,
                     device=torch.device(self.device).type,
                     code=self.code,
@@ -185,7 +185,7 @@ def make_inline_evaluator(
     check_device(device)
     batches = SeedBatches.for_proxies(source, proxies, seeds)
     worker = Worker(
-        build, proxies, source.task.loss, batches.largest_batches(), device, prepare_weights
+        build, proxies, source.task.loss, batches.draw_largest_batches(), device, prepare_weights
     )
     executor = InlineExecutor(worker, single_thread)
     return ProxyEvaluator(batches, proxies, executor, device, store, init, code)

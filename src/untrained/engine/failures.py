@@ -41,7 +41,7 @@ def catch_failure(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
         raise
     except Unscorable as unscorable:
         return Failure(unscorable.kind, unscorable.detail)
-    # SystemExit is caught too, so that a network that calls sys.exit fails alone.
+    # SystemExit is caught too, so that a network that calls sys.exit does not end the run.
     except (Exception, SystemExit) as error:
         return Failure(classify_error(error), _describe_error(error), _format_traceback(error))
 

@@ -39,7 +39,7 @@ class SeedBatches:
         """Return the same samples for the first seed alone."""
         return replace(self, seeds=self.seeds[:1])
 
-    def largest_batches(self) -> dict[int, Batch]:
+    def draw_largest_batches(self) -> dict[int, Batch]:
         """Return the whole batch of every seed."""
         batches = {}
         for seed in self.seeds:
@@ -47,7 +47,7 @@ class SeedBatches:
             batches[seed] = batch
         return batches
 
-    def fingerprint(self, samples: int, seed: int) -> str:
+    def get_fingerprint(self, samples: int, seed: int) -> str:
         """Return the fingerprint of the first `samples` samples, which is part of a score's key."""
         _, digest = self._draw_once(samples, seed)
         return digest

@@ -60,7 +60,7 @@ class WorkerSetup:
         weights: Trained weights; None to score networks at initialisation.
         networks_per_pass: Number of networks that are measured in one pass, meant for a GPU.
         workers_per_device: Number of workers that share the memory of a GPU.
-        measures: Measures of the proxies when the run began. They differ if a file has changed.
+        measures: Name and version of each proxy when the run began, to detect changed files.
     """
 
     space: str
@@ -131,7 +131,7 @@ def make_worker_setup(
         only in this process.
     """
     task = batches.source.task
-    largest_batches = batches.largest_batches()
+    largest_batches = batches.draw_largest_batches()
     space_name = _find_name(space, load_space)
     names = []
     for proxy in proxies:

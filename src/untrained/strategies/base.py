@@ -4,9 +4,10 @@ Most strategies need no networks, data or devices. Their proposals depend only o
 generator and on the records that they received. An interrupted search therefore resumes by running
 the strategy again from the start: the records of everything scored before are in the store.
 
-A new strategy is a subclass of `Strategy` below `@register_strategy`. Its constructor starts with
-`(space, rng, fitness)`. Further keyword arguments are options that users type in brackets, such as
-`evolution(population=64)`, except for those that the search supplies (`StrategyInputs`).
+A new strategy is a subclass of `Strategy`, decorated with `@register_strategy`. Its constructor
+starts with `(space, rng, fitness)`. Further keyword arguments are options that users type in
+brackets, such as `evolution(population=64)`, except for those that the search supplies
+(`StrategyInputs`).
 """
 
 from abc import ABC, abstractmethod
@@ -264,7 +265,7 @@ class NewArchSampler:
 
 
 def group_by_arch(records: Iterable[Record]) -> dict[Arch, list[Record]]:
-    """Group records by architecture, in the order of the first record of each."""
+    """Return records by architecture; architectures are in the order of their first records."""
     groups: dict[Arch, list[Record]] = {}
     for record in records:
         groups.setdefault(record.arch, []).append(record)
@@ -294,18 +295,18 @@ class GenerationStrategy(Strategy, Generic[Value]):
         self.space = space
         self.rng = rng
         self.read_value = read_value
-        self.new_archs = NewArchSampler(space)
+        self.sampler = NewArchSampler(space)
         # Members of the current generation that `ask` has not returned yet.
-        self._unasked: list[Arch] = []
+        self._remaining: list[Arch] = []
         # Records of all members of the current generation; None until they arrive.
         self._records: dict[Arch, list[Record] | None] = {}
 
     def ask(self, n: int) -> list[Arch]:
         if not self._records:
-            self._unasked = self.propose()
-            self._records = dict.fromkeys(self._unasked)
-        archs = self._unasked[:n]
-        self._unasked = self._unasked[n:]
+            self._remaining = self.propose()
+            self._records = dict.fromkeys(self._remaining)
+        archs = self._remaining[:n]
+        self._remaining = self._remaining[n:]
         return archs
 
     def tell(self, records: Sequence[Record]) -> None:
@@ -337,4 +338,4 @@ class GenerationStrategy(Strategy, Generic[Value]):
 
     def sample_new(self, n: int) -> list[Arch]:
         """Sample up to n new architectures."""
-        return self.new_archs.sample_new(n, self.rng)
+        return self.sampler.sample_new(n, self.rng)

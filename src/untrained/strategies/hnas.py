@@ -189,7 +189,7 @@ class HNAS(Strategy):
         self._rng = rng
         self._fitness = fitness
         self._evaluate_pool = evaluate_pool
-        self._new_archs = NewArchSampler(space)
+        self._sampler = NewArchSampler(space)
         self._open_step: HNASStep | None = None  # proposed, but not validated yet
         self.plan = make_plan("hnas", PRESETS, preset, options)
         self.default_budget = self.plan.steps
@@ -296,7 +296,7 @@ class HNAS(Strategy):
         step = len(self.trace)
         initial_steps = self.plan.initial_steps
         X, y = self._read_observations()
-        # There is nothing to fit before the first result, which is missing if all steps failed.
+        # If all steps failed, there is no result that a Gaussian process could be fitted to.
         if step < initial_steps or not len(y):
             return float(np.linspace(0, 1, initial_steps)[step % initial_steps]), 0.5
         first, second = suggest_point(X, y, self.plan.acquisition, self._rng)
@@ -314,7 +314,7 @@ class HNAS(Strategy):
 
     def _grow_pool(self, n: int) -> None:
         """Score up to n more random architectures; those without M or kappa are left out."""
-        archs = self._new_archs.sample_new(n, self._rng)
+        archs = self._sampler.sample_new(n, self._rng)
         for arch, records in zip(archs, self._evaluate_pool(archs), strict=True):
             M = _average_seeds(records, self.plan.metric)
             kappa = _average_seeds(records, KAPPA)

@@ -80,11 +80,14 @@ class LatencyTimer:
             )
 
     def time_network(self, network: nn.Module, input_shape: tuple[int, ...]) -> Latency:
-        """Measure a network in evaluation mode.
+        """Measure a network in evaluation mode, on random inputs.
 
         Args:
             network: The network.
             input_shape: Shape of one sample.
+
+        Returns:
+            The median time, and how it was measured.
         """
         generator = torch.Generator().manual_seed(0)
         inputs = torch.randn(self.batch, *input_shape, generator=generator)
@@ -109,6 +112,7 @@ class LatencyTimer:
         )
 
     def _prepare_torch(self, network: nn.Module, inputs: Tensor) -> Callable[[], object]:
+        """Return a function that runs one forward pass in torch."""
         moved_network = network.eval().to(self.device)
         moved_inputs = inputs.to(self.device)
 
@@ -121,6 +125,7 @@ class LatencyTimer:
         return run
 
     def _prepare_onnx(self, network: nn.Module, inputs: Tensor) -> Callable[[], object]:
+        """Return a function that runs one forward pass in ONNX Runtime."""
         with TemporaryDirectory() as folder:
             path = Path(folder, "network.onnx")
             write_onnx(network, inputs, path)
@@ -173,11 +178,11 @@ class LatencyModel:
             self._fit()
 
     def predict(self, arch: Arch) -> float | None:
-        """Return the latency in seconds.
+        """Predict the latency of an architecture.
 
         Returns:
-            None before two measurements, or if the network has an operation that no measured
-            network has.
+            The latency in seconds. None before two measurements, or if the network has an operation
+            that no measured network has.
         """
         features = self._count_features(arch)
         if self.error is None or not set(features) <= set(self._columns):
@@ -205,6 +210,7 @@ class LatencyModel:
         self._weights = scaled_weights / norms
 
     def _count_features(self, arch: Arch) -> Counter[Feature]:
+        """Return the features x_i of an architecture that are not zero."""
         if arch not in self._features:
             # The constant feature: time that every network takes.
             counts: Counter[Feature] = Counter({("all", "calls"): 1})
@@ -218,6 +224,7 @@ class LatencyModel:
         return self._features[arch]
 
     def _make_row(self, features: Counter[Feature]) -> Array:
+        """Return features as a vector in the order of `_columns`."""
         return np.array([float(features[column]) for column in self._columns])
 
 

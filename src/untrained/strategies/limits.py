@@ -100,13 +100,14 @@ class ConstrainedSpace:
         space: The space.
         limits: The limits; None for no limits.
         task: What networks are built for; None for the task of the space.
-        latency: Returns the latency of an architecture in seconds. Needed if latency is limited.
+        latency: Function that returns the latency of an architecture in seconds. Required if the
+            limits include latency.
 
     Attributes:
         rejected: How many proposed architectures were rejected, by limit.
 
     Raises:
-        UsageError: Latency is limited, but cannot be measured.
+        UsageError: The limits include latency, but `latency` is missing.
     """
 
     def __init__(
@@ -246,19 +247,20 @@ class ConstrainedSpace:
         return ratio
 
     def _get_bound(self, limit: str) -> float:
+        """Return the number that the user set for a limit."""
         bound = getattr(self.limits, limit)
         if isinstance(bound, LatencyLimit):
             return bound.seconds
         return float(bound)
 
-    def _describe_failure(self, closest: Arch) -> str:
+    def _describe_failure(self, closest_arch: Arch) -> str:
         """Return a message that names the limit that is too strict, and the closest value to it."""
-        violation = self._violations[closest]
+        violation = self._violations[closest_arch]
         assert violation is not None
         limit = violation.limit
-        closest_value = "none that could be counted"
+        closest = "could not be counted"
         if violation.value is not None:
-            closest_value = _format_amount(limit, violation.value)
+            closest = f"had {_format_amount(limit, violation.value)}"
         bound = _format_amount(limit, self._get_bound(limit))
         comparison = "at most"
         advice = "raise"
@@ -267,7 +269,7 @@ class ConstrainedSpace:
             advice = "lower"
         return (
             f"{self.name}: none of {2 * MAX_ATTEMPTS} sampled architectures "
-            f"has {comparison} {bound}; the closest had {closest_value}; {advice} {limit}"
+            f"has {comparison} {bound}; the closest {closest}; {advice} {limit}"
         )
 
 

@@ -59,7 +59,7 @@ class LocalSearch(GenerationStrategy[float]):
     def propose(self) -> list[Arch]:
         position = self._position
         if position is not None and self._stalled_generations < self.patience:
-            neighbours = self.new_archs.derive_new(
+            neighbours = self.sampler.derive_new(
                 self.neighbours, lambda: self.space.mutate(position, self.rng)
             )
             if neighbours:

@@ -41,7 +41,7 @@ _MIN_MEASUREMENTS = 16
 # Ranks records, without the architectures that are too slow.
 RankFunction = Callable[[list[Record]], Ranking]
 # Lists further architectures that may win, such as those that short trainings will compare.
-ListContenders = Callable[[Ranking, Sequence[Record]], Iterable[Arch]]
+ContendersFunction = Callable[[Ranking, Sequence[Record]], Iterable[Arch]]
 
 
 class LatencyMeter:
@@ -71,7 +71,8 @@ class LatencyMeter:
 
         Args:
             store: The store.
-            question: Identity of the question that the run answers; its records belong to it.
+            question: Digest of what the run asks for (`runs/question.py`). The store lists the
+                records of each question.
         """
         self._store = store
         self._question = question
@@ -79,11 +80,14 @@ class LatencyMeter:
         store.add_to_question(question, self.records.values())
 
     def measure(self, arch: Arch, runs: int) -> Record:
-        """Return the latency of an architecture.
+        """Measure the latency of an architecture, unless it was measured before.
 
         Args:
             arch: The architecture.
             runs: Number of forward passes.
+
+        Returns:
+            A record with the latency in seconds, or with the failure.
         """
         timer = LatencyTimer(self.device, runs=runs)
         measure = f"latency(batch={timer.batch},threads={timer.threads},runs={runs})@1"
@@ -101,7 +105,7 @@ class LatencyMeter:
         return self.records[arch, measure]
 
     def measure_seconds(self, arch: Arch) -> float:
-        """Return the latency of an architecture during a search.
+        """Return the latency of an architecture in seconds, over `SEARCH_RUNS` forward passes.
 
         Raises:
             Unscorable: The network cannot be run.
@@ -121,6 +125,7 @@ class LatencyMeter:
         return record
 
     def _make_record(self, request: ScoreRequest, timer: LatencyTimer) -> Record:
+        """Measure a latency now, and store the record."""
         check_device(self.device)
         start = perf_counter()
         outcome = catch_failure(self._time_arch, request.arch, timer)
@@ -160,7 +165,7 @@ class LatencyEstimator:
         self.predicted = 0
 
     def estimate_seconds(self, arch: Arch) -> float:
-        """Return the latency of an architecture."""
+        """Return the measured or predicted latency of an architecture in seconds."""
         model = self._model
         if arch in model.observed:
             return model.observed[arch]
@@ -176,6 +181,7 @@ class LatencyEstimator:
         return seconds
 
     def _is_safe(self, prediction: float) -> bool:
+        """Return whether a prediction is far enough from the limit to replace a measurement."""
         relative_error = self._model.error or 0.0
         error = relative_error * max(prediction, self._limit)
         return abs(prediction - self._limit) > 2 * error
@@ -218,7 +224,7 @@ class MaxLatency:
         self,
         records: Sequence[Record],
         rank: RankFunction,
-        list_contenders: ListContenders | None = None,
+        list_contenders: ContendersFunction | None = None,
     ) -> None:
         """Measure every architecture that may win with `FINAL_RUNS` forward passes.
 

@@ -4,7 +4,7 @@
     A_t     architecture sampled in step t: one option per choice, by a straight-through
             Gumbel-softmax of temperature 1
     b       number of samples in a mini-batch
-    g_x     gradient of the loss of sample x in the parameters of A
+    g_x     gradient of the loss of sample x with respect to the parameters of A
     t(A)    ||(1/b) sum_x g_x||^2, an estimate of the trace norm of the tangent kernel      (Eq. 12)
     mu, nu  weight and threshold of the constraint on t(A)
     R(A)    t(A) - mu max(0, t(A) - nu), the objective                                      (Eq. 13)
@@ -90,7 +90,7 @@ def compute_trace_norm(
         supernet: The supernet.
         batch: The mini-batch.
         loss: Name of the loss.
-        differentiable: Whether the gradient of the result in the mixture is needed.
+        differentiable: Whether the gradient of t(A) with respect to the mixture is needed.
 
     Returns:
         t(A) in float64, ().
@@ -127,7 +127,7 @@ def compute_one_step(gradients: Sequence[Logits], xi: float = 1.0) -> Logits:
     for G in gradients:
         largest_norm = max(largest_norm, _compute_norm(G))
         for name, g in G.items():
-            # As long as all gradients were zero, they add nothing.
+            # While all gradients so far are zero, the norm is zero too. Dividing by 1 adds nothing.
             delta[name] += xi / len(gradients) * g / (largest_norm or 1.0)
     return delta
 
@@ -230,7 +230,7 @@ class NASI(Strategy):
         self._random_labels = labels == "random"
         self._noise_inputs = inputs == "noise"
         self._allow_zero = zero
-        self._new_archs = NewArchSampler(self._space)
+        self._sampler = NewArchSampler(self._space)
         self.trace: list[NASIRun] = []
 
     def ask(self, n: int) -> list[Arch]:
@@ -271,7 +271,7 @@ class NASI(Strategy):
         scores = {}
         for name, delta in compute_one_step(gradients).items():
             scores[name] = (delta + self._mask_options(supernet.options[name])).tolist()
-        arch = find_best_arch(self._space, supernet, scores, self._new_archs.mark_seen)
+        arch = find_best_arch(self._space, supernet, scores, self._sampler.mark_seen)
         alpha = list_option_numbers(supernet.options, scores)
         self.trace.append(NASIRun(arch, alpha, tuple(steps)))
         return arch
@@ -335,7 +335,7 @@ class NASI(Strategy):
     def _draw(self, supernet: Supernet) -> RandomDraw:
         """Draw Gumbel noise and a mini-batch.
 
-        This also happens for measurements that are read from the step log, so that a resumed
+        They are also drawn for measurements that are read from the step log, so that a resumed
         search draws the same numbers.
         """
         # Drawn with numpy, so that the noise does not depend on the device.

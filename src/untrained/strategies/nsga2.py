@@ -1,12 +1,12 @@
 """NSGA-II (Deb et al., IEEE Trans. Evolutionary Computation 6(2), 2002): several objectives.
 
-    p            a point: the objectives of one architecture, all of them higher-is-better
-    p dominates q        p is at least as good as q in every objective and better in one
-    F_1, F_2, ...        fronts: F_1 is dominated by none, F_2 only by F_1, and so on
-                         (fast-non-dominated-sort, Section III-A)
-    d(p)         crowding distance of p in its front: sum over objectives of the distance between
-                 its two neighbours, divided by the extent of the front; infinite at both ends
-                 (Section III-B)
+    p               a point: the objectives of one architecture; higher is better for all of them
+    p dominates q   p is at least as good as q in every objective and better in one
+    F_1, F_2, ...   fronts: no point dominates those of F_1, only points of F_1 dominate those of
+                    F_2, and so on (fast-non-dominated-sort, Section III-A)
+    d(p)            crowding distance of p in its front: sum over objectives of the distance between
+                    its two neighbours, divided by the extent of the front; infinite at both ends
+                    (Section III-B)
 
 The next population is filled front by front. If a front does not fit as a whole, its points with
 the largest crowding distance are taken (Section III-C).
@@ -122,7 +122,7 @@ class NSGA2(GenerationStrategy[Point]):
         # Crossover needs two members.
         if len(self.population) < 2:
             return self.sample_new(self.population_size)
-        children = self.new_archs.derive_new(self.population_size, self._make_child)
+        children = self.sampler.derive_new(self.population_size, self._make_child)
         return children or self.sample_new(self.population_size)
 
     def learn(self, values: dict[Arch, Point]) -> None:

@@ -24,10 +24,10 @@ class RandomSearch(Strategy):
         self, space: SpaceLike, rng: np.random.Generator, fitness: Fitness | None = None
     ) -> None:
         self._rng = rng
-        self._new_archs = NewArchSampler(space)
+        self._sampler = NewArchSampler(space)
 
     def ask(self, n: int) -> list[Arch]:
-        return self._new_archs.sample_new(n, self._rng)
+        return self._sampler.sample_new(n, self._rng)
 
     def tell(self, records: Sequence[Record]) -> None:
         """Do nothing: random search does not learn."""

@@ -1,7 +1,7 @@
 """`--screen`: cheap proxies rank all candidates, and the main proxy scores only the best of them.
 
-Candidates are ordered by their mean rank over the cheap proxies. A candidate that one of these
-proxies could not score is dropped.
+Candidates are ordered by their mean rank over the cheap proxies. A candidate is dropped if one of
+these proxies cannot score it.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The limits of one search: checks them, applies them to the space, and compares the winner."""
+"""The limits of one search: check them, apply them to the space, compare the winner with them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,7 +9,7 @@ from untrained.runs.store import Store
 from untrained.seeds import make_generator
 from untrained.spaces import Space
 from untrained.strategies.limits import ConstrainedSpace, NetworkSize
-from untrained.strategies.max_latency import ListContenders, MaxLatency, RankFunction
+from untrained.strategies.max_latency import ContendersFunction, MaxLatency, RankFunction
 from untrained.types import Arch, Record, Task
 
 
@@ -77,9 +77,9 @@ class SearchLimits:
             size_space.sample(make_generator("limits", self._full_space.name))
 
     def make_size_space(self) -> ConstrainedSpace:
-        """Return the architectures that satisfy all limits but that of latency.
+        """Return the architectures that satisfy all limits except the latency limit.
 
-        Sampling from it measures nothing.
+        Sampling from this space does not measure latency.
         """
         size_limits = replace(self._limits, max_latency=None)
         return ConstrainedSpace(self._full_space, size_limits, self._task)
@@ -93,7 +93,7 @@ class SearchLimits:
         self,
         records: Sequence[Record],
         rank: RankFunction,
-        list_contenders: ListContenders | None = None,
+        list_contenders: ContendersFunction | None = None,
     ) -> None:
         """Measure the latency of every architecture that may win; see `MaxLatency`."""
         if self.max_latency is not None:
@@ -112,7 +112,7 @@ class SearchLimits:
             return None
         if limit == "max_latency" and self.max_latency is not None:
             return self.max_latency.measure_winner(winner)
-        # The part after the underscore is a property of `NetworkSize`: max_params, params.
+        # The part after the underscore is a property of `NetworkSize`: `params` of `max_params`.
         size = NetworkSize(self._full_space, winner, self._task)
         value: float = getattr(size, limit.partition("_")[2])
         return value

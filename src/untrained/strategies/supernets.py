@@ -1,4 +1,4 @@
-"""Functions for strategies on supernets: build the supernet, and decode scores of its options."""
+"""What strategies with a supernet share: building it, and finding the best architecture in it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -106,15 +106,26 @@ def find_best_arch(
         if rejected == _MAX_REJECTED:
             break
     if rejected:
-        limits = ", ".join(f"{limit} ({count})" for limit, count in space.rejected.items())
+        violations = []
+        for limit, count in space.rejected.items():
+            violations.append(f"{limit} (violated {count} times)")
         raise UsageError(
-            f"{space.name}: none of the {rejected} best architectures satisfies {limits}; loosen it"
+            f"{space.name}: none of the {rejected} best architectures satisfies the limits; "
+            f"relax {', '.join(violations)}"
         )
     return None
 
 
 def find_member(space: Space, spellings: GeneSpellings) -> Arch | None:
-    """Return the architecture with one of these spellings, or None if there is none."""
+    """Return the architecture that a space has for one of some alternative genes.
+
+    Args:
+        space: The space.
+        spellings: Genes that all describe the same network. A space accepts at most one of them.
+
+    Returns:
+        The architecture, or None if it is not in the space.
+    """
     for genes in spellings:
         # A space raises this error for genes of an architecture that it does not contain.
         with suppress(UsageError):

@@ -141,7 +141,7 @@ class ZeroCostPT(Strategy):
         self._step_log = step_log or StepLog()
         self._remaining = proposals
         self.default_budget = proposals
-        self._new_archs = NewArchSampler(self._space)
+        self._sampler = NewArchSampler(self._space)
         self._supernet: Supernet | None = None  # built by the first `ask`
         self.trace: list[Proposal] = []
 
@@ -191,7 +191,7 @@ class ZeroCostPT(Strategy):
         """Return why an architecture cannot be proposed; empty if it can."""
         if arch is None:
             return "outside of the space"
-        if not self._new_archs.mark_seen(arch):
+        if not self._sampler.mark_seen(arch):
             return "proposed before"
         if self._space.allows(arch):
             return ""
@@ -342,7 +342,7 @@ def _count_scores(supernet: Supernet) -> int:
         count += len(supernet.options[name])
     if isinstance(supernet, DartsSupernet):
         for edges in _group_edges(supernet).values():
-            # To remove one of k edges takes k scores.
+            # Removing one of k edges takes k scores.
             count += sum(range(EDGES_PER_NODE + 1, len(edges) + 1))
     return count
 
@@ -372,5 +372,5 @@ def _orient_scores(
         if score is not None:
             oriented.append((index, orient_score(score, proxy.higher_is_better)))
     if not oriented:
-        raise Unscorable("unsupported", f"no {proxy.label} at {name}")
+        raise Unscorable("unsupported", f"no {proxy.label} score at {name}")
     return oriented

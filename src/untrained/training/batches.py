@@ -67,8 +67,8 @@ class BatchLoader:
         """Number of batches per epoch. An incomplete last batch is left out."""
         return len(self.part) // self.batch_size
 
-    def evaluation_batches(self) -> Iterator[Batch]:
-        """Yield all samples once, in order and without augmentation."""
+    def iterate_evaluation_batches(self) -> Iterator[Batch]:
+        """Yield batches of all samples, in order and without augmentation."""
         if not isinstance(self.part, ImagePart):
             for batch in self.part.batches(EVALUATION_ROWS):
                 yield batch.to(self.device)
@@ -79,7 +79,7 @@ class BatchLoader:
             labels = self.part.labels[start : start + size].to(self.device)
             yield Batch(self.part.normalise(images), labels)
 
-    def training_batches(self, epoch: int, first_step: int = 0) -> Iterator[Batch]:
+    def iterate_training_batches(self, epoch: int, first_step: int = 0) -> Iterator[Batch]:
         """Yield the augmented batches of an epoch.
 
         Args:
@@ -125,7 +125,7 @@ class BatchLoader:
 
 
 def _move_part(part: Part, device: str) -> Part:
-    """Move images to the device; if they do not fit, move only their mean and deviation."""
+    """Return a part whose images are on the device, or only their statistics if they do not fit."""
     if not isinstance(part, ImagePart):
         return part
     moved = replace(part, mean=part.mean.to(device), std=part.std.to(device))

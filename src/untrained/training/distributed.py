@@ -71,13 +71,17 @@ class AccelerateProcess:
         return wrapped
 
     def select_samples(self, batch: Batch) -> Batch:
-        """Return the samples of the batch that this process trains on."""
+        """Return the samples of the batch that this process trains on.
+
+        Raises:
+            UsageError: The batch has fewer samples than there are processes.
+        """
         first = self._accelerator.process_index
         processes = self._accelerator.num_processes
         if len(batch) < processes:
             raise UsageError(
-                f"batches of {len(batch)} cannot be shared by {processes} processes; "
-                "make them larger"
+                f"a batch of {len(batch)} samples cannot be divided among {processes} processes; "
+                "use larger batches"
             )
         return Batch(batch.inputs[first::processes], batch.targets[first::processes])
 
@@ -89,8 +93,16 @@ class AccelerateProcess:
 TrainingProcess = SingleProcess | AccelerateProcess
 
 
-def connect_process(device: str) -> TrainingProcess:
-    """Return this process as a training process on a device, or as a member of `accelerate`."""
+def make_training_process(device: str) -> TrainingProcess:
+    """Return the role of this process in a training.
+
+    Args:
+        device: A device for training in this process alone, or "accelerate" if `accelerate launch`
+            started this process.
+
+    Raises:
+        UsageError: The device cannot be used, or accelerate is not installed.
+    """
     if device == ACCELERATE:
         return AccelerateProcess()
     return SingleProcess(device)

@@ -46,15 +46,15 @@ class Predictions:
         """Fraction of samples whose most probable class is the true one."""
         return float((self.predicted_labels == self.labels).double().mean())
 
-    def confusion_matrix(self) -> list[list[int]]:
-        """Count how often class i (row) was predicted as class j (column)."""
+    def count_confusions(self) -> list[list[int]]:
+        """Return how often class i (row) was predicted as class j (column)."""
         classes = self.probabilities.shape[1]
         cells = self.labels * classes + self.predicted_labels
         counts = torch.bincount(cells, minlength=classes**2)
         matrix: list[list[int]] = counts.reshape(classes, classes).tolist()
         return matrix
 
-    def calibration(self) -> list[dict[str, float]]:
+    def compute_calibration(self) -> list[dict[str, float]]:
         """Compare confidence with accuracy.
 
         Returns:
@@ -77,15 +77,22 @@ class Predictions:
             rows.append(row)
         return rows
 
-    def calibration_error(self) -> float:
+    def compute_calibration_error(self) -> float:
         """Compute the mean distance between confidence and accuracy, weighted by samples."""
         total = 0.0
-        for row in self.calibration():
+        for row in self.compute_calibration():
             total += row["samples"] * abs(row["confidence"] - row["accuracy"])
         return total / len(self.labels)
 
     def find_worst_mistakes(self, count: int) -> list[int]:
-        """Find the wrong predictions with the lowest probability of the true class, worst first."""
+        """Return the indices of the wrong predictions that are furthest from the truth.
+
+        Args:
+            count: The largest number of indices to return.
+
+        Returns:
+            Indices of samples, those with the lowest probability of the true class first.
+        """
         wrong = (self.predicted_labels != self.labels).nonzero()[:, 0]
         truth_probabilities = self.probabilities[wrong, self.labels[wrong]]
         order = truth_probabilities.argsort(stable=True)
@@ -114,6 +121,9 @@ def evaluate_network(
         batches: The samples.
         task: The task.
         memory_format: Memory format of images.
+
+    Returns:
+        The predictions, or the metrics of click prediction if the task is click prediction.
 
     Raises:
         DivergedError: An output is not finite.

@@ -57,7 +57,7 @@ def evaluate_training(
     test = parts[TEST]
     loader = BatchLoader.open(test, training.task, training.recipe, training.device, training.seed)
     evaluation = evaluate_network(
-        model, loader.evaluation_batches(), training.task, training.memory_format
+        model, loader.iterate_evaluation_batches(), training.task, training.memory_format
     )
     if isinstance(evaluation, ClickMetrics):
         metrics = _describe_clicks(evaluation)
@@ -112,9 +112,9 @@ def _describe_classes(
         "accuracy": predictions.accuracy,
         "loss": predictions.loss,
         "classes": class_names,
-        "confusion": predictions.confusion_matrix(),
-        "calibration": predictions.calibration(),
-        "calibration_error": predictions.calibration_error(),
+        "confusion": predictions.count_confusions(),
+        "calibration": predictions.compute_calibration(),
+        "calibration_error": predictions.compute_calibration_error(),
         "mistakes": _describe_mistakes(predictions, test, class_names),
     }
 

@@ -103,7 +103,7 @@ class Training:
         if self._can_replay_steps():
             self.gradient_function = ReplayedGradients(self.compute_gradients, self.device)
         self.step = 0
-        # The sum of losses stays on the device, because reading it in every step would block the GPU.
+        # The sum of losses stays on the device. Reading it in every step would block the GPU.
         self.epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self.curve: list[dict[str, float]] = []
         self.best: BestWeights | None = None

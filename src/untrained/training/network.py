@@ -142,7 +142,7 @@ def has_overlapping_pools(model: nn.Module, inputs: Tensor) -> bool:
 
 
 def choose_memory_format(model: nn.Module, batch: Batch) -> torch.memory_format:
-    """Choose the memory format of images: channels last on a GPU, where it is faster.
+    """Return the memory format of images: channels last on a GPU, where it is faster.
 
     Networks with overlapping average pooling are an exception, because torch computes their
     gradients wrongly with channels last (dev/LOG.md).
@@ -159,7 +159,7 @@ def check_network_fits(model: nn.Module, batch: Batch, task: Task) -> None:
     """Check that the network can read the data and has one output per class.
 
     Raises:
-        UsageError: It cannot, or has another number of outputs.
+        UsageError: The forward pass fails, or the number of outputs is wrong.
     """
     try:
         outputs = read_logits(model.eval()(batch.inputs))

@@ -77,7 +77,7 @@ class TrainingKey:
             if name == "what" or value == former_value:
                 continue
             if name == "code":
-                differences.append(f"{self.space or self.arch} as it was (changed since)")
+                differences.append(f"an earlier version of {self.space or self.arch}")
             elif name == "samples":
                 differences.append(f"other samples in {self.data} (changed since)")
             else:

@@ -2,9 +2,9 @@
 
     load_proxy("untrained.training.short_training:accuracy(epochs=3,samples=1500)")
 
-As a proxy it uses the workers, the store, the time limits and the failures of the engine. The first
-80 % of its samples are for training, the rest for evaluation. It is not in the registry of proxies,
-because proxies are compared with it.
+As a proxy it uses the workers, the store, the time limits and the failure handling of the engine.
+The first 80 % of its samples are for training, the rest for evaluation. It is not in the registry
+of proxies, because proxies are compared with it.
 """
 
 from collections.abc import Iterator

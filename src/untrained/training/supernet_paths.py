@@ -83,6 +83,7 @@ class SupernetPaths:
         return 1
 
     def _sample_any_path(self, generator: np.random.Generator, use_whole: bool) -> nn.Module:
+        """Return a subnet of kind "any", or the whole supernet if `use_whole` is true."""
         if not hasattr(self.supernet, "mixture"):
             if use_whole:
                 arch = self.largest_arch
@@ -95,7 +96,7 @@ class SupernetPaths:
                 selected = np.ones(len(options), dtype=np.int64)
             else:
                 selected = generator.integers(2, size=len(options))
-            # At least one option is needed.
+            # At least one option must be selected.
             selected[generator.integers(len(options))] = 1
             weights = torch.as_tensor(selected / selected.sum(), dtype=torch.float64)
             self.supernet.mixture[name] = weights
@@ -133,8 +134,8 @@ class SupernetPaths:
 def accumulate_gradients(supernet: nn.Module, subnet: nn.Module) -> None:
     """Add the gradients of a subnet to those of the supernet, and clear them in the subnet.
 
-    The parameters of a subnet are views of the parameters of the supernet, or the same objects. The
-    gradients of the latter need not be added.
+    A parameter of a subnet is a view of a parameter of the supernet, or the same object. In the
+    second case the gradient is in the right place already.
 
     Raises:
         UsageError: The subnet shares no weights with the supernet.

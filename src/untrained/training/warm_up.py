@@ -5,7 +5,7 @@
     10%(paths=each)                           every candidate on its own
     1%(preset=nasrec)                         the schedule of NASRec, the default for tables
 
-If the space has a supernet, the supernet is trained once, by subnets sampled from it
+If the space has a supernet, the supernet is trained once, through subnets that are sampled from it
 (`supernet_paths.py`), and candidates inherit its weights. Otherwise, and with `paths=each`, every
 candidate is trained before it is scored, and the time counts as build time. Options and presets are
 in `warm_up_plan.py`. Gradients are clipped at norm 5.
@@ -76,7 +76,7 @@ class WarmUp:
         """
         share_text, options = parse_call(text)
         share = parse_share(share_text)
-        plan = make_warm_up_plan(options, _default_preset(source.task))
+        plan = make_warm_up_plan(options, _get_default_preset(source.task))
         return WarmUp(share, plan, source.parts[TRAIN], source.task)
 
     def prepare_weights(
@@ -165,7 +165,7 @@ class WarmUp:
         return compute_sample_losses(self.task.loss, logits, batch.targets).mean()
 
 
-def _default_preset(task: Task) -> str:
+def _get_default_preset(task: Task) -> str:
     if task.loss == "bce":
         return "nasrec"
     return "vision"
@@ -187,8 +187,8 @@ class CandidateWarmUp:
     init: str
     seconds: float = 0.0
 
-    def open(self, supernet: Callable[[], Any], device: str) -> PrepareWeights:
-        """Return the function that trains a candidate."""
+    def open(self, make_supernet: Callable[[], Any], device: str) -> PrepareWeights:
+        """Return the function that trains a candidate. It does not need the supernet."""
 
         def train_candidate(model: nn.Module, arch: Arch, seed: int) -> None:
             batches = self.warm_up.iterate_batches(device, arch.space, arch, seed)
@@ -226,11 +226,11 @@ class SupernetWeights:
     init: str
     seconds: float
 
-    def open(self, supernet: Callable[[], Any], device: str) -> PrepareWeights:
+    def open(self, make_supernet: Callable[[], Any], device: str) -> PrepareWeights:
         """Return the function that copies weights into a candidate.
 
         Args:
-            supernet: Builds the supernet of the space on the device.
+            make_supernet: Builds the supernet of the space on the device.
             device: The device of the candidates.
         """
 
@@ -239,7 +239,7 @@ class SupernetWeights:
         @cache
         def load_supernet() -> Any:
             with random_state(0):
-                network = supernet()
+                network = make_supernet()
             network.load_state_dict(self.weights)
             return network
 
@@ -325,7 +325,7 @@ class _SupernetTraining:
             self._resume(checkpoint)
 
     def run(self, on_progress: ProgressCallback | None) -> SupernetWeights:
-        """Do all remaining steps.
+        """Do all remaining steps, and return the weights of the trained supernet.
 
         Raises:
             UsageError: The loss is not finite.
@@ -353,8 +353,8 @@ class _SupernetTraining:
         last_save = step_start
         for batch in islice(batches, self.step, None):
             self._report_progress(on_progress)
-            # Each step is seeded, so that a resumed warm-up draws the same dropout. It uses one
-            # thread, because the number of threads determines the order of summation.
+            # Each step is seeded, so that a resumed warm-up draws the same dropout masks. It uses
+            # one thread, because the number of threads determines the order of summation.
             step_seed = derive_seed("warm-up", "step", *self.seed_parts, self.step)
             with use_threads(1), random_state(step_seed):
                 self._train_step(batch)
@@ -383,7 +383,7 @@ class _SupernetTraining:
         warm_up = self.warm_up
         lower_rate = float(f"{warm_up.plan.rate / 10:g}")
         plan = replace(warm_up.plan, rate=lower_rate)
-        options = plan.format_options(_default_preset(warm_up.task))
+        options = plan.format_options(_get_default_preset(warm_up.task))
         advice = f"try --warm-up '{100 * warm_up.share:g}%({options})'"
         return UsageError(f"the warm-up of the supernet diverged at step {self.step + 1}; {advice}")
 

@@ -89,6 +89,9 @@ def make_warm_up_plan(options: dict[str, Any], default_preset: str) -> WarmUpPla
         options: Names and values. `preset` names a preset, the others replace its fields.
         default_preset: The preset if the options do not name one.
 
+    Returns:
+        The plan of the preset with the options of the user.
+
     Raises:
         UsageError: A name is unknown, or a value has the wrong type.
     """

@@ -35,7 +35,7 @@ from untrained.spaces import Space, fingerprint_space
 from untrained.training.batches import EVALUATION_ROWS
 from untrained.training.ctr_metrics import compute_row_losses
 from untrained.training.ctr_references import REFERENCES
-from untrained.training.distributed import connect_process
+from untrained.training.distributed import make_training_process
 from untrained.training.evaluation import predict_logits
 from untrained.training.folder import list_former_trainings, move_training_aside, read_training_key
 from untrained.training.loop import Training
@@ -264,7 +264,7 @@ def _train_and_validate(
     compute: ComputeConfig,
 ) -> dict[str, float]:
     """Train a network; return loss and AUC of its best epoch on the validation part."""
-    process = connect_process(compute.device)
+    process = make_training_process(compute.device)
     network = subject.build_network(process.device, seed)
     training = Training(network, subject.source, recipe, parts, process, seed)
     time_limit = compute.time_limit_seconds or inf

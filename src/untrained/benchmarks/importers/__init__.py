@@ -1,1 +1,5 @@
-"""One module per format. Each reads a path into a `TableBuilder`, or returns None for other paths."""
+"""One module per format.
+
+Each has functions that read a path into a `TableBuilder`, or return None if the path has another
+format.
+"""

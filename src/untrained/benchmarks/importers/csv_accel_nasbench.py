@@ -22,7 +22,8 @@ def read_accel_nasbench(path: Path) -> TableBuilder | None:
     builder = make_builder(files)
     columns = _list_columns()
     table = read_csv(files[0], "arch", *columns)
-    table["key"] = [*map(make_arch_reader("mnasnet"), table["arch"])]
+    read_arch = make_arch_reader("mnasnet")
+    table["key"] = [read_arch(text) for text in table["arch"]]
     # Some networks were trained and measured more than once.
     means = table.groupby("key", sort=False)[list(columns)].mean()
     for name, metric in columns.items():

@@ -89,6 +89,7 @@ def read_darts1000(path: Path) -> TableBuilder | None:
         return None
     builder = make_builder(files)
     table = read_csv(files[0], "genotype", "val_acc")
-    archs = map(make_arch_reader("darts"), table["genotype"])
+    read_arch = make_arch_reader("darts")
+    archs = [read_arch(genotype) for genotype in table["genotype"]]
     builder.add_values(archs, TRAINED, table["val_acc"])
     return builder

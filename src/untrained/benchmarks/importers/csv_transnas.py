@@ -54,6 +54,15 @@ def read_transnas(path: Path) -> TableBuilder | None:
 
 
 def _add_file(builder: TableBuilder, file: Path, run: str, variant: str, about: str) -> None:
+    """Add the validation results and the published scores of one file.
+
+    Args:
+        builder: Receives the numbers.
+        file: The CSV file.
+        run: Name of the run that computed the scores.
+        variant: Variant of the metrics, see `Metric`.
+        about: More about the metrics, in a few words.
+    """
     read_arch = make_arch_reader("transnas_micro")
     table = read_csv(file, "task", "arch", "val_accuracy")
     for task, rows in table.groupby("task"):

@@ -24,8 +24,8 @@ from untrained.readers.json_file import parse_json
 
 _PUBLISHER = "NAS-Bench-101"
 
-# Field numbers of the protocol buffers. `_FIELD_RESULTS` and `_FIELD_PARAMS` belong to the message of
-# a training, the others to the message of its results.
+# Field numbers of the protocol buffers. `_FIELD_RESULTS` and `_FIELD_PARAMS` belong to the message
+# of a training, the others to the message of its results.
 _FIELD_RESULTS = 1
 _FIELD_PARAMS = 2
 _FIELD_SECONDS = 2
@@ -114,7 +114,8 @@ def _iterate_records(file: IO[bytes], path: Path) -> Iterator[bytes]:
             is_intact = _compute_masked_crc(data) == data_checksum
         if not is_intact:
             raise UsageError(
-                f"{path} is not a complete TFRecord file: damaged or cut off before byte {file.tell()}"
+                f"{path} is not a complete TFRecord file: "
+                f"damaged or cut off before byte {file.tell()}"
             )
         yield data
 
@@ -125,8 +126,10 @@ def _make_crc_table() -> list[int]:
     for byte in range(256):
         crc = byte
         for _ in range(8):
-            polynomial = 0x82F63B78 if crc & 1 else 0
-            crc = crc >> 1 ^ polynomial
+            lowest_bit = crc & 1
+            crc >>= 1
+            if lowest_bit:
+                crc ^= 0x82F63B78  # the polynomial
         table.append(crc)
     return table
 

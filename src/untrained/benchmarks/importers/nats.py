@@ -22,9 +22,10 @@ _EPOCHS = (12, 200)
 _DATASETS = ("cifar10", "cifar100", "ImageNet16-120")
 _MEAN_OVER_SEEDS = "mean over seeds"
 
-# Results of one training, and all trainings of an architecture by data set and seed.
-Result = dict[str, Any]
-Results = dict[tuple[str, int], Result]
+# The published results of one training.
+NatsTraining = dict[str, Any]
+# All trainings of an architecture, by data set and seed.
+NatsTrainings = dict[tuple[str, int], NatsTraining]
 
 
 class _Evaluation(NamedTuple):
@@ -72,13 +73,15 @@ def read_nats(path: Path) -> TableBuilder | None:
     return builder
 
 
-def _compute_metrics(epochs: int, results: Results) -> Iterator[tuple[Metric, float | None]]:
+def _compute_metrics(
+    epochs: int, all_trainings: NatsTrainings
+) -> Iterator[tuple[Metric, float | None]]:
     """Yield the metrics of one architecture with their means over seeds."""
     if epochs not in _EPOCHS:
         return
     for evaluation in _EVALUATIONS:
         key = f"{evaluation.published_set}@{epochs - 1}"
-        trainings = _select_trainings(evaluation.published_dataset, results)
+        trainings = _select_trainings(evaluation.published_dataset, all_trainings)
         accuracies = [training["eval_acc1es"].get(key) for training in trainings]
         metric = make_accuracy(
             evaluation.dataset,
@@ -90,7 +93,7 @@ def _compute_metrics(epochs: int, results: Results) -> Iterator[tuple[Metric, fl
         )
         yield metric, _compute_mean(accuracies)
     for dataset in _DATASETS:
-        trainings = _select_trainings(dataset, results)
+        trainings = _select_trainings(dataset, all_trainings)
         accuracy = make_accuracy(
             dataset, "train", epochs, about=_MEAN_OVER_SEEDS, source=_PUBLISHER
         )
@@ -103,18 +106,19 @@ def _compute_metrics(epochs: int, results: Results) -> Iterator[tuple[Metric, fl
         flops = make_cost("flops", "M", dataset, source=_PUBLISHER)
         yield flops, _compute_mean(training["flop"] for training in trainings)
     seconds_of_half = make_cost(
-        "seconds", "s", "cifar10", epochs, about="training on the half", source=_PUBLISHER
+        "seconds", "s", "cifar10", epochs, about="training on half of the images", source=_PUBLISHER
     )
-    half_trainings = _select_trainings("cifar10-valid", results)
+    half_trainings = _select_trainings("cifar10-valid", all_trainings)
     yield seconds_of_half, _compute_mean(map(_sum_seconds, half_trainings))
 
 
-def _select_trainings(dataset: str, results: Results) -> list[Result]:
+def _select_trainings(dataset: str, all_trainings: NatsTrainings) -> list[NatsTraining]:
     """Return the trainings on a data set, one per seed."""
-    return [training for (name, _), training in results.items() if name == dataset]
+    return [training for (name, _), training in all_trainings.items() if name == dataset]
 
 
-def _sum_seconds(training: Result) -> float | None:
+def _sum_seconds(training: NatsTraining) -> float | None:
+    """Return the duration of a training; None if it was not published."""
     if not training["train_times"]:
         return None
     return float(sum(training["train_times"].values()))

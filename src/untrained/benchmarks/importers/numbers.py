@@ -1,4 +1,4 @@
-"""Architectures that NASLib writes as nested tuples of small numbers, such as `((0, 4), (1, 3))`."""
+"""Parse architectures that NASLib writes as nested tuples of numbers: `((0, 4), (1, 3))`."""
 
 import json
 import re

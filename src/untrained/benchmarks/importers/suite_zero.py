@@ -72,7 +72,7 @@ def read_suite_zero(benchmark: str, path: Path) -> TableBuilder | None:
     read_arch = make_arch_reader(arch_format.space)
     with expect_layout(path, SUITE_ZERO):
         content = parse_json(path.read_bytes())
-        for dataset, results_by_arch in _unwrap(content).items():
+        for dataset, results_by_arch in _remove_space_level(content).items():
             # Several tuples may describe the same architecture, so accuracies are averaged.
             accuracies: dict[str, list[float]] = {}
             for text, results in results_by_arch.items():
@@ -97,8 +97,8 @@ def _make_metric(benchmark: str, dataset: str) -> Metric:
     return make_accuracy(dataset, "val", epochs, "suite_zero", "one seed", SUITE_ZERO)
 
 
-def _unwrap(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the results by data set: early releases have the space as the outermost level."""
+def _remove_space_level(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the results by data set. Early releases have the space as the outermost level."""
     if len(content) != 1:
         return content
     (inner,) = content.values()

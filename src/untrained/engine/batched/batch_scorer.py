@@ -48,8 +48,8 @@ class BatchScorer:
     def __init__(self, worker: "Worker", pass_size: int) -> None:
         self.pass_size = pass_size
         self._worker = worker
-        # What to measure in a pass, by the measures of its requests. The first network with these
-        # measures adds the plan.
+        # What to measure in a pass, by the proxies that will read it. A measure is the name and the
+        # version of a proxy. The first network that is scored with these proxies adds the plan.
         self._plans: dict[tuple[str, ...], MeasurementPlan] = {}
         self._signatures = SignatureCache()
         # The largest part of the current pass that fitted into memory.
@@ -57,12 +57,13 @@ class BatchScorer:
 
     def score_groups(self, groups: Sequence["RequestGroup"]) -> Iterator[list[Record]]:
         """Score networks and yield the records of each, in the order of `groups`."""
-        for measures, groups_of_measures in groupby(groups, _get_measures):
-            remaining = list(groups_of_measures)
+        # All networks of a pass must be scored with the same proxies.
+        for measures, consecutive_groups in groupby(groups, _get_measures):
+            remaining = list(consecutive_groups)
             while remaining:
                 count = 1
                 seed = remaining[0][0].seed
-                if self._has_measurements(measures) and self._is_pass_faster(seed):
+                if self._can_measure_in_pass(measures) and self._is_pass_faster(seed):
                     count = self.pass_size
                 portion = remaining[:count]
                 remaining = remaining[count:]
@@ -72,8 +73,8 @@ class BatchScorer:
                     self.pass_size = self._largest_fit
                 yield from results
 
-    def _has_measurements(self, measures: tuple[str, ...]) -> bool:
-        """Return whether there is anything that a pass can measure for these measures."""
+    def _can_measure_in_pass(self, measures: tuple[str, ...]) -> bool:
+        """Return whether a pass can measure anything that the proxies of these measures read."""
         plan = self._plans.get(measures)
         return plan is not None and bool(plan.views)
 
@@ -101,7 +102,7 @@ class BatchScorer:
         return first_half + second_half
 
     def _score_alone(self, requests: "RequestGroup", measures: tuple[str, ...]) -> list[Record]:
-        """Score one network. The first with these measures also determines the plan of a pass."""
+        """Score one network. The first with these proxies also determines the plan of a pass."""
         network = BuiltNetwork(self._worker, requests[0])
         records = network.score_all(requests)
         if measures in self._plans or self.pass_size == 1 or network.probe is None:

@@ -109,7 +109,7 @@ class InlineExecutor:
             results = self.worker.score_groups([requests for _, requests in portion])
             for index, _ in portion:
                 start = perf_counter()
-                with use_threads(self._thread_count()):
+                with use_threads(self._get_thread_count()):
                     records = next(results)
                 self.cost.add_network(records)
                 self.cost.alive += perf_counter() - start
@@ -122,7 +122,7 @@ class InlineExecutor:
     def close(self) -> None:
         """Do nothing, because no process was started."""
 
-    def _thread_count(self) -> int:
+    def _get_thread_count(self) -> int:
         if self.single_thread:
             return 1
         return torch.get_num_threads()
@@ -132,7 +132,7 @@ class InlineExecutor:
 class LazyExecutor:
     """Opens an executor at the first request.
 
-    So a run whose records are all in the store needs neither workers nor the device.
+    A run whose records are all in the store therefore needs neither workers nor the device.
 
     Attributes:
         open_executor: Opens the executor.

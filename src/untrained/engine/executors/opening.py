@@ -68,9 +68,9 @@ def _make_executor(
     setup: WorkerSetup | Worker, compute: ComputeConfig, network_count: int | None
 ) -> Executor:
     check_device(setup.device)
-    several_workers = compute.workers is not None and compute.workers > 1
+    has_several_workers = compute.workers is not None and compute.workers > 1
     time_limit = compute.time_limit_seconds
-    needs_pool = compute.ray is not None or time_limit is not None or several_workers
+    needs_pool = compute.ray is not None or time_limit is not None or has_several_workers
     if isinstance(setup, Worker):
         if needs_pool:
             raise UsageError(
@@ -79,7 +79,7 @@ def _make_executor(
             )
         return InlineExecutor(setup)
 
-    workers = compute.workers or _default_worker_count(setup.device)
+    workers = compute.workers or _get_default_worker_count(setup.device)
     setup = replace(setup, workers_per_device=_count_workers_per_device(setup.device, workers))
     if compute.ray is not None:
         # Ray is an optional dependency.
@@ -95,7 +95,7 @@ def _make_executor(
     return PoolExecutor(ProcessBackend(setup), workers, time_limit, setup.networks_per_pass)
 
 
-def _default_worker_count(device: str) -> int:
+def _get_default_worker_count(device: str) -> int:
     """Return the number of cores, or of GPUs."""
     if torch.device(device).type == "cpu":
         return count_cores()

@@ -114,7 +114,7 @@ class PoolExecutor:
                 # All events are handled before records are yielded, because the caller may take
                 # long, or stop.
                 results: list[IndexedRecords] = []
-                timeout = min(CLOCK_INTERVAL, self._seconds_to_time_limit())
+                timeout = min(CLOCK_INTERVAL, self._compute_seconds_left())
                 for event in self.backend.wait_for_events(timeout):
                     # Events of a worker that was stopped may still arrive.
                     if event.worker in self._states:
@@ -158,7 +158,7 @@ class PoolExecutor:
     def _send_groups(self) -> bool:
         """Fill the queues of workers, and return whether there are groups without records."""
         for worker, state in self._states.items():
-            limit = self._queue_limit()
+            limit = self._compute_queue_limit()
             if not state.ready or len(state.queue) > limit // 2:
                 continue
             # Only whole passes are sent, so that a pass is never split.
@@ -173,8 +173,8 @@ class PoolExecutor:
                 self.backend.send_groups(worker, [queued.requests for queued in portion])
         if any(state.queue for state in self._states.values()):
             return True
-        # No worker is busy. If there is a group left, no worker is ready yet. To find out, take a
-        # group and put it back.
+        # No worker is busy. Either all groups are done, or no worker is ready yet. To find out,
+        # take a group and put it back.
         waiting = self._take_groups(1)
         self._returned_groups.extendleft(waiting)
         return bool(waiting)
@@ -205,7 +205,7 @@ class PoolExecutor:
             can_extend = not is_suspect
         return portions
 
-    def _queue_limit(self) -> int:
+    def _compute_queue_limit(self) -> int:
         """Return how many groups a worker may have: those in work, and some in reserve."""
         if self.networks_per_pass > 1:
             return 2 * self._pass_size
@@ -237,6 +237,11 @@ class PoolExecutor:
         return []
 
     def _handle_death(self, event: WorkerDied, state: _WorkerState) -> list[IndexedRecords]:
+        """Replace a worker that died, and return the failure of its group if it is not sent again.
+
+        Raises:
+            UsageError: Too many workers in a row died before they were ready.
+        """
         self._costs[state.slot].deaths += 1
         if not state.ready:
             self._failed_starts += 1
@@ -258,10 +263,11 @@ class PoolExecutor:
         results: list[IndexedRecords] = []
         for worker in late_workers:
             failure = Failure("timeout", f"took longer than {self.time_limit:g} s")
+            # A slow group would be as slow again, so it is not sent a second time.
             results += self._replace_worker(worker, failure, 1)
         return results
 
-    def _seconds_to_time_limit(self) -> float:
+    def _compute_seconds_left(self) -> float:
         """Return the time until the first worker exceeds the time limit."""
         earliest = inf
         for state in self._states.values():
@@ -277,8 +283,8 @@ class PoolExecutor:
         Args:
             worker: The worker that died or was too slow.
             failure: The failure of the group that it was working on.
-            max_crashes: Number of workers that a group may kill. A group that has killed fewer is
-                sent again.
+            max_crashes: The group is sent again until this many workers were replaced because of
+                it. Then it is recorded as a failure.
 
         Returns:
             The failure of the group, if it is not sent again.

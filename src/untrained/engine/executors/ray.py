@@ -28,7 +28,8 @@ try:
     from ray.exceptions import RayActorError, RayError
 except ImportError as error:
     raise UsageError(
-        "ray is not installed; `pip install 'untrained[ray]'` adds it, and --workers needs none"
+        "ray is not installed; install it with `pip install 'untrained[ray]'`, or use --workers, "
+        "which does not need it"
     ) from error
 
 
@@ -88,8 +89,8 @@ class RayBackend:
             if workers > cores:
                 self.close()
                 raise UsageError(
-                    f"the Ray cluster at {address!r} has room for {format_count(cores, 'worker')}: "
-                    f"--workers {max(cores, 1)}"
+                    f"the Ray cluster at {address!r} has only {format_count(cores, 'core')}; "
+                    f"use --workers {max(cores, 1)}"
                 )
         self._setup = ray.put(setup)
         self._pass_size = setup.networks_per_pass
