@@ -32,9 +32,9 @@ SMALL = {
     "darts": {"channels": 4, "cells": 2},
 }
 NASI = {
-    "T": 1,
-    "EPOCH": 2,
-    "NB201": "nasbench201(channels=4,cells=1)",
+    "STEPS": 1,
+    "STEPS_PER_EPOCH": 2,
+    "NB201_SPACE": "nasbench201(channels=4,cells=1)",
     "SPACES": {"S1": "nasbench1shot1_s1(cells=1)", "S2": "nasbench1shot1_s2(cells=1)"},
     "WIDTH": 4,
     "WIDTHS": (2, 4, 8),
@@ -42,7 +42,7 @@ NASI = {
 }
 DEXTR = {
     "DARTS": "darts(channels=4,cells=2)",
-    "PROPOSAL": "zerocost_pt(operations=random,edges=random,proposals=1)",
+    "ZEROCOST_PT": "zerocost_pt(operations=random,edges=random,proposals=1)",
     "PROXY": "random",
     "AUTOFORMER": {
         "tiny": ("autoformer_tiny(patch=112)", "50M"),

@@ -85,7 +85,7 @@ def test_finished_searches_are_read_and_others_run(run_folder, monkeypatch):
         (1, 2, 0),
         (2, 2, 1),
     ]
-    set_ended(PLANS[0].folder(make_config(run_folder)), "interrupted")
+    set_ended(PLANS[0].get_folder(make_config(run_folder)), "interrupted")
     assert run_searches(make_config(run_folder), PLANS, "searches")[0].arch == first[0].arch
     assert seeds == [3, 4, 3]
     more = run_searches(make_config(run_folder), [replace(PLANS[0], budget=2)], "searches")
@@ -112,17 +112,17 @@ def test_interrupted_search_says_how_to_resume(run_folder, monkeypatch):
     monkeypatch.setattr(searches, "run_search", stop_search)
     with pytest.raises(UsageError, match="the same command resumes"):
         run_searches(make_config(run_folder), PLANS, "searches")
-    assert not PLANS[1].folder(make_config(run_folder)).exists(), "no other search is started"
+    assert not PLANS[1].get_folder(make_config(run_folder)).exists(), "no other search is started"
 
 
 def test_different_settings_have_different_folders(tmp_path):
     others = [replace(PLANS[0], seed=9), replace(PLANS[0], strategy="local"), replace(PLANS[0], data="digits"),
               replace(PLANS[0], space="nasbench201"), replace(PLANS[0], max_params="1M")]  # fmt: skip
-    folders = {plan.folder(make_config(tmp_path)) for plan in [PLANS[0], *others]}
-    folders.add(PLANS[0].folder(make_config(tmp_path, compute=ComputeConfig("cuda"))))
+    folders = {plan.get_folder(make_config(tmp_path)) for plan in [PLANS[0], *others]}
+    folders.add(PLANS[0].get_folder(make_config(tmp_path, compute=ComputeConfig("cuda"))))
     assert len(folders) == 7
     moved = [
-        replace(PLANS[0], data=f"npz:{place}/cifar10.npz").folder(make_config(tmp_path))
+        replace(PLANS[0], data=f"npz:{place}/cifar10.npz").get_folder(make_config(tmp_path))
         for place in ("/a", "b/c")
     ]
     assert moved[0] == moved[1]
@@ -216,8 +216,8 @@ def test_nasi_accuracies_come_from_the_table(data_root, run_folder, monkeypatch)
         return [make_outcome(BEST, 10.0), make_outcome(PLAIN, 20.0)]
 
     monkeypatch.setattr(nasi_searches, "run_searches", return_outcomes)
-    limits = nasi_searches.LimitCells({"limit of many steps": PLAIN}, {"skip_connect": 2.5}, 3)
-    monkeypatch.setattr(nasi_searches, "find_limit_cells", lambda config: limits)
+    limits = nasi_searches.ConvergedCells({"limit of many steps": PLAIN}, {"skip_connect": 2.5}, 3)
+    monkeypatch.setattr(nasi_searches, "find_converged_cells", lambda config: limits)
     outcomes = reproduce(
         "nasi-table-4", samples=20_000, seeds=2, run=run_folder, data_root=data_root
     )
@@ -267,7 +267,7 @@ def test_a_lower_nu_ignores_the_few_cells_with_a_huge_t(data_root, run_folder, m
         return SampleScores({"nasi_batch": np.array([t])}, SimpleNamespace(archs=archs))
 
     monkeypatch.setattr(nasi_searches, "measure_sample", measure_sample)
-    limits = nasi_searches.find_limit_cells(
+    limits = nasi_searches.find_converged_cells(
         ExperimentConfig(2000, 1, run_folder, data_root=data_root)
     )
     first_operations = {name: cell.split("~")[0] for name, cell in limits.cells.items()}

@@ -274,7 +274,7 @@ def test_share_of_large_layers_by_hand():
         assert measurements.large_layers(Probe(model, image)) == share
     mixed = nn.Sequential(make_linear([[0.5], [0.1]]), make_linear([[0.0, 0.0], [40.0, 0.0]]))
     assert measurements.large_layers(Probe(mixed, image)) == 0.5
-    modules = load_proxy(f"{measurements.NAME}:large_layers(which=modules)")
+    modules = load_proxy(f"{measurements.MODULE_NAME}:large_layers(which=modules)")
     # The last block and the whole network have the output of the last ReLU.
     assert modules(Probe(mixed, image)) == pytest.approx(4 / 7)
 
@@ -289,7 +289,7 @@ def test_initialisation_does_not_change_the_network():
     model = nn.Sequential(nn.Linear(3, 500), nn.ReLU(), nn.Linear(500, 2))
     before = [p.clone() for p in model.parameters()]
     batch = Batch(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))
-    name = f"{measurements.NAME}:with_initialisation(metric=l2_norm,rule="
+    name = f"{measurements.MODULE_NAME}:with_initialisation(metric=l2_norm,rule="
     he = load_proxy(f"{name}he)")(Probe(model, batch))
     lecun = load_proxy(f"{name}lecun)")(Probe(model, batch))
     assert he / lecun == pytest.approx(sqrt(2))  # the same draws, twice the variance
@@ -327,8 +327,8 @@ def test_parameters_and_correlations_equal_the_table(data_root, run_folder):
     values = [(each.what, each.published) for each in result.lines]
     assert values == [("NB201, size, Spearman", 0.73), ("NB201, size, Kendall", 0.55)]
     assert "networks see digits and have 10 outputs" in result.deviations[0]
-    assert np.array_equal(sample.accuracies_on("cifar100"), sample.accuracies)
-    assert not np.array_equal(sample.accuracies_on("cifar10"), sample.accuracies)
+    assert np.array_equal(sample.read_accuracies_on("cifar100"), sample.accuracies)
+    assert not np.array_equal(sample.read_accuracies_on("cifar10"), sample.accuracies)
 
 
 def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch):
@@ -346,7 +346,7 @@ def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch
         ours = zico[k] + weights[0] * norms[k] - weights[1] * losses[k]
         scores = dict(zip(names, (ours, zico[k]), strict=True))
         return SimpleNamespace(
-            oriented_scores=scores.get,
+            get_oriented_scores=scores.get,
             describe_failures=lambda name: "",
             accuracies=reached,
             deviations=(),

@@ -14,7 +14,7 @@ from untrained.papers.hnas import NB201
 from untrained.papers.samples import Sample
 from untrained.papers.table_searches import (
     QUERIES,
-    RUNS,
+    SEARCH_COUNT,
     MeasuredSpace,
     MeasuredTable,
     compare_algorithms,
@@ -99,8 +99,8 @@ def table() -> MeasuredTable:
 @pytest.fixture
 def config(table, monkeypatch, tmp_path) -> ExperimentConfig:
     monkeypatch.setattr(hnas_searches, "measure_sample", lambda config, names, place: table.sample)
-    monkeypatch.setattr(table_searches, "RUNS", 3)
-    monkeypatch.setattr(hnas_search_figures, "RUNS", 3)
+    monkeypatch.setattr(table_searches, "SEARCH_COUNT", 3)
+    monkeypatch.setattr(hnas_search_figures, "SEARCH_COUNT", 3)
     return ExperimentConfig(SIZE, 1, tmp_path)
 
 
@@ -164,7 +164,7 @@ def test_lower_scores_win_if_lower_is_better(table):
 
 def test_random_search_with_all_queries_finds_the_best_of_the_table(table):
     searches = repeat_search(table, "all", hnas_searches.make_random_search(SIZE))
-    assert len(searches) == RUNS
+    assert len(searches) == SEARCH_COUNT
     assert {ARCHS.index(incumbents[-1]) for incumbents in searches} == {find_best(range(SIZE))}
     assert len({tuple(incumbents) for incumbents in searches}) > 1, "every search has its own order"
 
@@ -198,7 +198,8 @@ def test_accuracy_lines_are_mean_and_deviation(table):
         return [ARCHS[9], first if generator.random() < 0.5 else second]
 
     picked = [
-        3 if make_generator("search", "coin", run).random() < 0.5 else 4 for run in range(RUNS)
+        3 if make_generator("search", "coin", run).random() < 0.5 else 4
+        for run in range(SEARCH_COUNT)
     ]
     lines = compare_algorithms(
         table, {"coin": toss_coin}, {"coin": (94.0, 0.1, 72.0, None, 45.0, 0.25)}
@@ -208,10 +209,10 @@ def test_accuracy_lines_are_mean_and_deviation(table):
     assert [line.note for line in lines] == ["paper: \u00b1 0.10", "", "paper: \u00b1 0.25"]
     for line, row in zip(lines, TESTS, strict=True):
         values = [row[place] for place in picked]
-        mean = sum(values) / RUNS
+        mean = sum(values) / SEARCH_COUNT
         assert line.ours == pytest.approx(mean)
         assert line.spread == pytest.approx(
-            (sum((v - mean) ** 2 for v in values) / (RUNS - 1)) ** 0.5
+            (sum((v - mean) ** 2 for v in values) / (SEARCH_COUNT - 1)) ** 0.5
         )
     nothing = make_accuracy_lines("none", np.empty((3, 0)))
     assert [line.ours for line in nothing] == [None] * 3

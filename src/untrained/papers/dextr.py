@@ -65,7 +65,7 @@ TABLE_5 = {NB101: 99.18, NB201[0]: 90.01, NB301: 99.51}
 
 
 def compute_swap_reg(sample: Sample) -> Scores:
-    """SWAP exp(-(P - mu)^2 / sigma), P parameters.
+    """Return SWAP exp(-(P - mu)^2 / sigma), where P is the number of parameters.
 
     mu is the largest P of the sample, sigma the mean of (P - mu)^2.
     """
@@ -149,7 +149,7 @@ def table_5(config: ExperimentConfig) -> Findings:
     value of at least 1, as Lemma 1 assumes, over 1,000 networks of NAS-Bench-101, -201 and -301."""
     proxies = {}
     for kind in ("modules", "leaves"):
-        proxies[kind] = f"{measurements.NAME}:large_layers(which={kind})"
+        proxies[kind] = f"{measurements.MODULE_NAME}:large_layers(which={kind})"
     lines: list[TableLine] = []
     deviations: list[str] = []
     # Both readings of "layer" are measured, since the paper does not define it.

@@ -21,20 +21,19 @@ from untrained.types import Task
 
 PROXY = "dextr"
 IMAGENET = Task("imagenet", (3, 224, 224), 1000)
-DAY = 86_400.0
+SECONDS_PER_DAY = 86_400.0
 DARTS = "darts"  # the space that is searched
 DARTS_IMAGENET = "darts(channels=48,cells=14,stem=imagenet)"  # the network for ImageNet
-PROPOSAL = "zerocost_pt(preset=dextr,proposals=1)"
+ZEROCOST_PT = "zerocost_pt(preset=dextr,proposals=1)"  # the strategy
+# Space and largest number of parameters of both searches of Table 3.
 AUTOFORMER = {"tiny": ("autoformer_tiny", "6M"), "small": ("autoformer_small", "24M")}
 MOBILENET = "mobilenetv2(max_layers=14,replacements=2)"
-EVOLUTION = "evolution(preset=zennas)"
+EVOLUTION = "evolution(preset=zennas)"  # the strategy
 ITERATIONS = 100_000  # of the paper's evolution
 
 TABLE_2 = (6.6, 0.07)  # parameters (M), days
-TABLE_3 = {
-    "tiny": (5.8, 1.36, 0.03),
-    "small": (23.0, 4.93, 0.07),
-}  # parameters (M), FLOPs (G), days
+# parameters (M), FLOPs (G), days
+TABLE_3 = {"tiny": (5.8, 1.36, 0.03), "small": (23.0, 4.93, 0.07)}
 TABLE_8 = (457.0, 0.6)  # multiply-adds (M), days
 
 NOT_TRAINED_NOTE = (
@@ -65,7 +64,7 @@ def table_2(config: ExperimentConfig) -> Findings:
     7.4 % on ImageNet."""
     published_params, published_days = TABLE_2
     data = find_images("cifar10", config.data_root) or "digits"
-    plans = [SearchPlan(DARTS, PROPOSAL, data, seed) for seed in range(config.seeds)]
+    plans = [SearchPlan(DARTS, ZEROCOST_PT, data, seed) for seed in range(config.seeds)]
     outcomes = run_searches(config, plans, "proposals")
     # Several proposals may be the same architecture.
     archs = list(dict.fromkeys(outcome.arch for outcome in outcomes))
@@ -81,7 +80,7 @@ def table_2(config: ExperimentConfig) -> Findings:
     space = load_space(DARTS_IMAGENET)
     # The search uses a small network; the paper counts the parameters of the large one.
     size = NetworkSize(space, space.parse(str(best)), IMAGENET)
-    days = sum(outcome.seconds for outcome in outcomes) / DAY
+    days = sum(outcome.seconds for outcome in outcomes) / SECONDS_PER_DAY
     cost_note = f"{len(outcomes)} proposals, {len(archs)} different"
     lines = (
         TableLine(params_label, published_params, size.params / 1e6, note=str(best)),
@@ -125,7 +124,7 @@ def table_3(config: ExperimentConfig) -> Findings:
         flops = count_autoformer_flops(load_space(space), best.arch, variant="published")
         published_params, published_flops, published_days = TABLE_3[label]
         params = best.scores["params"] / 1e6
-        days = best.seconds / DAY
+        days = best.seconds / SECONDS_PER_DAY
         cost_note = f"{best.scored_count:,} architectures scored"
         lines += [
             TableLine(f"{label}, parameters, M", published_params, params, note=str(best.arch)),
@@ -169,7 +168,7 @@ def table_8(config: ExperimentConfig) -> Findings:
     best = _run_search(config, plan, "evolution")
     flops = best.scores["flops"] / 1e6
     params = best.scores["params"] / 1e6
-    days = best.seconds / DAY
+    days = best.seconds / SECONDS_PER_DAY
     # The paper's number of iterations would take too long, so its cost is extrapolated.
     all_days = days / best.scored_count * ITERATIONS
     cost_label = "search cost of 100,000 networks, days"

@@ -1,8 +1,10 @@
-"""The class of experiments. An experiment is a function that reproduces a table or a figure.
+"""Experiments: functions that reproduce a table or a figure of a paper.
 
-@experiment("dextr-table-4", PAPER, "The halves of Dextr beside ...", "Spearman")
-def table_4(config: ExperimentConfig) -> Findings:
-    "Table 4: ..."
+    @experiment("dextr-table-4", PAPER, "The two terms of Dextr compared with ...", "Spearman")
+    def table_4(config: ExperimentConfig) -> Findings:
+        "Table 4: ..."
+
+The docstring of the function says what the paper shows.
 """
 
 from collections.abc import Callable

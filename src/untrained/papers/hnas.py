@@ -17,8 +17,8 @@ from untrained.papers.hnas_bounds import (
     KAPPA,
     SCENARIOS,
     BoundCase,
+    make_bound_case,
     make_bound_lines,
-    make_case,
 )
 from untrained.papers.samples import BenchmarkTask, Sample, Scores, find_images, measure_sample
 from untrained.papers.table_lines import (
@@ -113,7 +113,7 @@ def table_1(config: ExperimentConfig) -> Findings:
     deviations: list[str] = []
     for task in (NB101, NB201):
         sample = measure_sample(config, [*GRADIENT_METRICS.values(), KAPPA], task)
-        case = make_case(task.label, GRADIENT_METRICS, sample, sample.accuracies)
+        case = make_bound_case(task.label, GRADIENT_METRICS, sample, sample.accuracies)
         lines += make_bound_lines([case], case, TABLE_1)
         deviations += sample.deviations
     return Findings(tuple(lines), (*deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
@@ -168,7 +168,7 @@ def table_5(config: ExperimentConfig) -> Findings:
         sample = measure_sample(config, [*GRADIENT_METRICS.values(), KAPPA], task, archs)
         # All data sets use the same architectures.
         archs = tuple(str(arch) for arch in sample.truth.archs)
-        cases.append(make_case(label, GRADIENT_METRICS, sample, sample.accuracies))
+        cases.append(make_bound_case(label, GRADIENT_METRICS, sample, sample.accuracies))
         deviations += sample.deviations
     lines = make_bound_lines(cases, None, TABLE_5, SCENARIOS)
     return Findings(tuple(lines), (*deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
@@ -208,16 +208,16 @@ def _correlate_across_images(
         sample = measure_sample(config, [*metrics.values(), KAPPA], task, archs)
         archs = tuple(str(arch) for arch in sample.truth.archs)
         samples.append(sample)
-    image_cases = [make_case("", metrics, sample, sample.accuracies) for sample in samples]
+    image_cases = [make_bound_case("", metrics, sample, sample.accuracies) for sample in samples]
     first_case = image_cases[0]
     M = {name: np.concatenate([case.metrics[name] for case in image_cases]) for name in metrics}
     kappa = np.concatenate([case.kappa for case in image_cases])
     cases = []
     for label, dataset in DATASETS.items():
-        accuracies = samples[0].accuracies_on(dataset)
+        accuracies = samples[0].read_accuracies_on(dataset)
         cases.append(BoundCase(label, M, kappa, accuracies, first_case.note))
     # mu and nu are fitted to CIFAR-10 and reused on the other data sets.
-    base_accuracies = samples[0].accuracies_on("cifar10")
+    base_accuracies = samples[0].read_accuracies_on("cifar10")
     base = BoundCase("", first_case.metrics, first_case.kappa, base_accuracies)
     lines = make_bound_lines(cases, base, published, BOTH_BOUNDS, statistics)
     deviations: list[str] = []

@@ -64,7 +64,7 @@ def table_10(config: ExperimentConfig) -> Findings:
     proxies = {}
     for label, rule in INITIALISATIONS.items():
         for metric in (*GRADIENT_METRICS.values(), KAPPA):
-            call = f"{measurements.NAME}:with_initialisation(metric={metric},rule={rule})"
+            call = f"{measurements.MODULE_NAME}:with_initialisation(metric={metric},rule={rule})"
             proxies[label, metric] = call
     sample = measure_sample(config, list(proxies.values()), NB201)
     # One case per rule, in the order of the table.

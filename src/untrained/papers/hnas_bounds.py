@@ -23,9 +23,10 @@ from untrained.papers.table_lines import STATISTICS, make_correlation_line
 from untrained.proxies import hnas
 from untrained.reports.reproduction_result import TableLine
 
-QUANTILES = tuple(np.linspace(0.05, 1.0, 20).tolist())
-SHARES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-TradeOff = tuple[float, float]  # the share of mu, the quantile of nu
+# The values of mu and nu that are tried, relative to the metric (`choose_mu_and_nu`).
+NU_QUANTILES = tuple(np.linspace(0.05, 1.0, 20).tolist())
+MU_SHARES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+TradeOff = tuple[float, float]  # one of `MU_SHARES` and one of `NU_QUANTILES`
 
 # The rows of Table 5: the two terms of the bound separately and together.
 SCENARIOS = ("realizable", "trade-off", "condition", "non-realizable")
@@ -34,9 +35,9 @@ WITH_TRADE_OFF = ("trade-off", "non-realizable")
 WITH_KAPPA = ("condition", "non-realizable")
 KAPPA = "ntk_condition"
 FITTED_NOTE = (
-    f"mu and nu are the best of {len(SHARES) * len(QUANTILES)} pairs for ranking the sample; the paper "
-    "finds them with hundreds of steps of Bayesian optimisation. Ours are relative to the median of "
-    "kappa / M and to the quantiles of M^2."
+    f"mu and nu are the best of {len(MU_SHARES) * len(NU_QUANTILES)} pairs for ranking the sample; "
+    "the paper finds them with hundreds of steps of Bayesian optimisation. Ours are relative to the "
+    "median of kappa / M and to the quantiles of M^2."
 )
 CODE_NOTE = (
     "M_Grad and M_SNIP are those of the authors' code (zero-cost-nas: a sum of norms per layer, a "
@@ -65,12 +66,12 @@ class BoundCase:
     note: str = ""
 
     @property
-    def dead(self) -> NDArray[np.bool_]:
-        """Per seed, which networks no gradient reaches; these have no score at all."""
+    def lacks_all_scores(self) -> NDArray[np.bool_]:
+        """Which networks have no score at all, (seeds, architectures): no gradient reaches them."""
         return np.asarray(np.isnan([self.kappa, *self.metrics.values()]).all(0))
 
 
-def make_case(
+def make_bound_case(
     label: str, metrics: Mapping[str, str], measurements: Measurements, accuracies: Scores
 ) -> BoundCase:
     """Collect the metrics of a sample; GraSP counts by its absolute value.
@@ -90,7 +91,7 @@ def make_case(
 def compute_bound(
     M: Scores, kappa: Scores | float = 1.0, trade_off: TradeOff | None = None
 ) -> Scores:
-    """kappa / M + mu |M^2 - nu|; lower is better, NaN where something is missing.
+    """Return kappa / M + mu |M^2 - nu|; lower is better, NaN where something is missing.
 
     Without a trade-off it is the first term alone.
     """
@@ -116,7 +117,7 @@ def fit_trade_off(M: Scores, kappa: Scores, accuracies: Scores) -> TradeOff:
         # A trade-off without any finite bound must not win.
         return float(np.mean(values or [-1.0]))
 
-    return max(product(SHARES, QUANTILES), key=correlate)
+    return max(product(MU_SHARES, NU_QUANTILES), key=correlate)
 
 
 def score_scenario(
@@ -133,9 +134,9 @@ def _select_kappa(scenario: str, kappa: Scores) -> Scores:
     return np.ones_like(kappa)
 
 
-def _rank_last(scores: Scores, dead: NDArray[np.bool_]) -> Scores:
-    """Give dead networks a score below all others."""
-    return np.where(dead, np.nanmin(scores, initial=np.inf) - 1.0, scores)
+def _rank_unscored_last(scores: Scores, lacks_all_scores: NDArray[np.bool_]) -> Scores:
+    """Give networks without any score a value below all others."""
+    return np.where(lacks_all_scores, np.nanmin(scores, initial=np.inf) - 1.0, scores)
 
 
 def make_bound_lines(
@@ -145,7 +146,7 @@ def make_bound_lines(
     scenarios: Sequence[str] = BOTH_BOUNDS,
     statistics: Sequence[str] = ("Spearman", "Kendall"),
 ) -> list[TableLine]:
-    """Correlate bounds with accuracies.
+    """Correlate bounds with accuracies and return one line per scenario, case, metric and statistic.
 
     Args:
         cases: The rows of the table, for each scenario.
@@ -172,7 +173,7 @@ def make_bound_lines(
             if len(statistics) > 1:
                 what = f"{what}, {statistic}"
             scores = score_scenario(scenario, M, case.kappa, trade_offs.get(name))
-            scores = _rank_last(scores, case.dead)
+            scores = _rank_unscored_last(scores, case.lacks_all_scores)
             line = make_correlation_line(
                 what, next(numbers), STATISTICS[statistic], scores, case.accuracies, note
             )

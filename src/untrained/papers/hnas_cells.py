@@ -129,8 +129,8 @@ def table_2(config: ExperimentConfig) -> Findings:
         lines += [
             TableLine(f"{name}, width", published_width, compute_width(normal)),
             TableLine(f"{name}, depth", published_depth, compute_depth(normal)),
-            _make_line(f"{name}, M_Trace", published_trace, measurements, "trace", index),
-            _make_line(f"{name}, kappa", published_kappa, measurements, KAPPA, index),
+            _make_cell_line(f"{name}, M_Trace", published_trace, measurements, "trace", index),
+            _make_cell_line(f"{name}, kappa", published_kappa, measurements, KAPPA, index),
         ]
     data_note = ""
     if data == "digits":
@@ -146,7 +146,7 @@ def table_2(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), deviations)
 
 
-def _make_line(
+def _make_cell_line(
     what: str, published: float | None, measurements: Measurements, proxy: str, index: int
 ) -> TableLine:
     """Average the scores of one cell over seeds; a note says how many seeds have no score."""

@@ -8,7 +8,7 @@ from untrained.papers.hnas import GRADIENT_METRICS, PAPER
 from untrained.papers.hnas_bounds import KAPPA
 from untrained.papers.hnas_searches import (
     COMMON_NOTES,
-    POOL,
+    POOL_SIZE,
     make_best_of_pool,
     make_evolution,
     make_hnas_searches,
@@ -19,7 +19,7 @@ from untrained.papers.hnas_searches import (
 from untrained.papers.table_searches import (
     DATASETS,
     QUERIES,
-    RUNS,
+    SEARCH_COUNT,
     MeasuredTable,
     make_hnas_strategy,
     repeat_search,
@@ -31,7 +31,11 @@ from untrained.types import Arch
 
 
 @experiment(
-    "hnas-figure-2", PAPER, "Test error by the number of queries", "test error, %", samples=POOL
+    "hnas-figure-2",
+    PAPER,
+    "Test error by the number of queries",
+    "test error, %",
+    samples=POOL_SIZE,
 )
 def figure_2(config: ExperimentConfig) -> Findings:
     """Figure 2: mean test error on three data sets, by the number of queries, of the best
@@ -103,14 +107,14 @@ def _choose_queries(count: int) -> list[int]:
     PAPER,
     "Progress of the bound during Bayesian optimisation",
     "Spearman",
-    samples=POOL,
+    samples=POOL_SIZE,
 )
 def figure_5(config: ExperimentConfig) -> Findings:
     """Figure 5: correlation of test error on CIFAR-10 with the bound on it (M_Trace), whose mu and
     nu are those of the best validation accuracy so far, step by step."""
     table = measure_table(config, GRADIENT_METRICS["Trace"], KAPPA)
     searches = []
-    for run in range(RUNS):
+    for run in range(SEARCH_COUNT):
         searches.append(_correlate_bounds(table, make_generator("search", "HNAS (Trace)", run)))
     shortest = min(len(correlations) for correlations in searches)
     correlations = np.array([search[:shortest] for search in searches])
@@ -158,7 +162,7 @@ def _correlate_bounds(table: MeasuredTable, rng: np.random.Generator) -> list[fl
 
 
 def _is_better(value: float | None, best: float | None) -> bool:
-    """Whether a validation accuracy exceeds the best so far; None is below all."""
+    """Return whether a validation accuracy exceeds the best so far; None is below all."""
     if value is None:
         return False
     return best is None or value > best

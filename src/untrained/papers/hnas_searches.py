@@ -17,7 +17,7 @@ from untrained.papers.samples import measure_sample
 from untrained.papers.table_lines import PublishedTable, parse_table
 from untrained.papers.table_searches import (
     QUERIES,
-    RUNS,
+    SEARCH_COUNT,
     VALIDATION,
     Algorithm,
     MeasuredTable,
@@ -33,7 +33,7 @@ from untrained.strategies.hnas import PRESETS
 from untrained.strategies.random import RandomSearch
 from untrained.types import Arch
 
-POOL = 8192
+POOL_SIZE = 8192  # architectures that are measured once and shared by all searches
 SCORED_ARCHS = 1000  # scored by a proxy alone, in searches without queries
 GRID_SIDE = 21  # of the grid that covers the square of mu and nu
 KNAS = {"KNAS": OTHER_METRICS["KNAS"]}
@@ -63,11 +63,11 @@ Trace/EI   94.07 0.10  72.30 0.70  45.93 0.37
 Trace/UCB  94.10 0.16  72.48 0.95  46.30 0.17
 """)
 
-FREE_TRACE = (93.50, None, 69.78, None, 43.73, None)  # of Table 15
+TABLE_15 = (93.50, None, 69.78, None, 43.73, None)  # of the training-free variant
 
 SEARCHES_NOTE = (
-    f"Every number is the mean of {RUNS} searches, its spread their standard deviation; the paper "
-    "has 5. All searches read one measurement (one initialisation, one batch) of the same "
+    f"Every number is the mean of {SEARCH_COUNT} searches, its spread their standard deviation; the "
+    "paper has 5. All searches read one measurement (one initialisation, one batch) of the same "
     "architectures, so their spread comes only from the order in which they see them and from "
     "Bayesian optimisation: where it is 0, all searches selected the same architecture."
 )
@@ -127,7 +127,11 @@ def make_random_search(queries: int) -> Algorithm:
 
 
 def make_evolution(queries: int) -> Algorithm:
-    """Return REA of NAS-Bench-201: ten architectures; the best has a child and the oldest dies."""
+    """Return regularised evolution (REA) as in NAS-Bench-201.
+
+    The population has ten architectures. In every step the best one has a child, and the oldest one
+    is removed.
+    """
 
     def run_evolution(table: MeasuredTable, rng: np.random.Generator) -> list[Arch]:
         fitness = table.read_accuracy
@@ -142,14 +146,14 @@ def make_best_of_pool(proxy: str) -> Algorithm:
 
     def run_best_of_pool(table: MeasuredTable, rng: np.random.Generator) -> list[Arch]:
         # A trial may have measured fewer architectures than the pool needs.
-        pool = min(8000, table.space.size)
+        pool_size = min(8000, table.space.size)
         strategy = BestOfPool(
             table.space,
             rng,
             evaluate_pool=table.read_scores,
             pool_fitness=table.make_fitness(proxy),
-            pool=pool,
-            top=min(QUERIES, pool),
+            pool=pool_size,
+            top=min(QUERIES, pool_size),
         )
         return table.search_with_queries(strategy, QUERIES)
 
@@ -206,7 +210,9 @@ def make_grid_lines(table: MeasuredTable, metrics: Mapping[str, str]) -> list[Ta
     return lines
 
 
-@experiment("hnas-table-3", PAPER, "Searches on NAS-Bench-201", "test accuracy, %", samples=POOL)
+@experiment(
+    "hnas-table-3", PAPER, "Searches on NAS-Bench-201", "test accuracy, %", samples=POOL_SIZE
+)
 def table_3(config: ExperimentConfig) -> Findings:
     """Table 3: test accuracy on the three data sets of NAS-Bench-201 of what HNAS finds with 20
     queries of the validation accuracy on CIFAR-10; beside it searches by dextr, and random search
@@ -240,7 +246,7 @@ def table_3(config: ExperimentConfig) -> Findings:
     PAPER,
     "Queries of HNAS and of searches by training",
     "test accuracy, %",
-    samples=POOL,
+    samples=POOL_SIZE,
 )
 def table_7(config: ExperimentConfig) -> Findings:
     """Table 7: test accuracy reached by regularised evolution with 102 queries of the validation
@@ -267,7 +273,9 @@ def table_7(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), deviations)
 
 
-@experiment("hnas-table-14", PAPER, "HNAS with eight metrics", "test accuracy, %", samples=POOL)
+@experiment(
+    "hnas-table-14", PAPER, "HNAS with eight metrics", "test accuracy, %", samples=POOL_SIZE
+)
 def table_14(config: ExperimentConfig) -> Findings:
     """Table 14: test accuracy of what HNAS finds on NAS-Bench-201 by gradient metrics, and by four
     others."""
@@ -279,7 +287,11 @@ def table_14(config: ExperimentConfig) -> Findings:
 
 
 @experiment(
-    "hnas-table-15", PAPER, "HNAS and its training-free variant", "test accuracy, %", samples=POOL
+    "hnas-table-15",
+    PAPER,
+    "HNAS and its training-free variant",
+    "test accuracy, %",
+    samples=POOL_SIZE,
 )
 def table_15(config: ExperimentConfig) -> Findings:
     """Table 15: test accuracy of the architecture with the least kappa / M_Trace, which needs no
@@ -293,7 +305,7 @@ def table_15(config: ExperimentConfig) -> Findings:
     if np.isfinite(bounds).any():
         winners.append(sample.truth.archs[int(np.nanargmin(bounds))])
     accuracies = table.read_test_accuracies(winners)
-    lines = make_accuracy_lines("kappa / M_Trace", accuracies, FREE_TRACE)
+    lines = make_accuracy_lines("kappa / M_Trace", accuracies, TABLE_15)
     label = "HNAS (Trace) with UCB"
     algorithms = {label: make_hnas_search("trace", acquisition="ucb")}
     lines += compare_algorithms(table, algorithms, {label: TABLE_16["Trace/UCB"]})
@@ -305,7 +317,9 @@ def table_15(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), (*sample.deviations, *COMMON_NOTES, ucb_note))
 
 
-@experiment("hnas-table-16", PAPER, "HNAS with two acquisitions", "test accuracy, %", samples=POOL)
+@experiment(
+    "hnas-table-16", PAPER, "HNAS with two acquisitions", "test accuracy, %", samples=POOL_SIZE
+)
 def table_16(config: ExperimentConfig) -> Findings:
     """Table 16: test accuracy of what HNAS finds on NAS-Bench-201 by expected improvement and by
     the upper confidence bound."""

@@ -16,7 +16,7 @@ from untrained.probe.features import map_by_shape
 from untrained.probe.layers import find_layer_parameters
 from untrained.proxies import PROXIES, proxy
 
-NAME = "untrained.papers.measurements"
+MODULE_NAME = "untrained.papers.measurements"
 Rule = Literal["lecun", "xavier", "he"]
 
 
@@ -32,14 +32,14 @@ def large_layers(probe: Probe, which: Literal["leaves", "modules"] = "leaves") -
     weights = torch.tensor(calls, dtype=torch.float64)
     matrices = [feature.matrix() for feature in probe.features]
     # Matrices of equal shape are stacked and decomposed together.
-    sigma = map_by_shape(matrices, _largest_singular_values)
+    sigma = map_by_shape(matrices, _compute_largest_singular_values)
     is_large = (sigma >= 1).double()
     return float(is_large @ weights / weights.sum())
 
 
-def _largest_singular_values(X: torch.Tensor) -> torch.Tensor:
-    """Largest singular value of each matrix, (k, m, n) -> (k,), by the smaller Gram matrix."""
-    # X X^T and X^T X have the same largest eigenvalue; the smaller one is cheaper.
+def _compute_largest_singular_values(X: torch.Tensor) -> torch.Tensor:
+    """Return the largest singular value of each matrix, (k, m, n) -> (k,)."""
+    # Its square is the largest eigenvalue of X X^T and of X^T X; the smaller one is cheaper.
     if X.shape[-2] > X.shape[-1]:
         X = X.mT
     largest: torch.Tensor = torch.linalg.eigvalsh(X @ X.mT)[:, -1]
@@ -48,29 +48,29 @@ def _largest_singular_values(X: torch.Tensor) -> torch.Tensor:
 
 @proxy(aspects="those of the metric", needs=("data", "labels", "gradients"), samples=64, cost=3)
 def with_initialisation(probe: Probe, metric: str = "trace", rule: Rule = "lecun") -> float:
-    """A proxy on a copy of the network with new weights: normal, with the variance of a rule.
+    """A proxy on a copy of the network with new normally distributed weights.
 
-        lecun: 1 / fan_in, xavier: 2 / (fan_in + fan_out), he: 2 / fan_in
+        variance by rule: lecun 1 / fan_in, xavier 2 / (fan_in + fan_out), he 2 / fan_in
 
     Biases are 0.
     """
     # Other proxies still need the original weights.
     model = deepcopy(probe.model)
-    draw = probe.generator("weights")
+    generator = probe.generator("weights")
     with torch.no_grad():
         # In sorted order, so that the draws do not depend on the order of registration.
         for name in sorted(find_layer_parameters(model)):
             parameter = model.get_parameter(name)
             if parameter.ndim > 1:
                 deviation = compute_deviation(parameter.shape, rule)
-                parameter.copy_(torch.randn(parameter.shape, generator=draw) * deviation)
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * deviation)
             else:
                 parameter.zero_()
     return PROXIES[metric](Probe(model, probe.batch, loss=probe.loss_name, seed=probe.seed))
 
 
 def compute_deviation(shape: torch.Size, rule: Rule) -> float:
-    """Standard deviation of a weight of shape (out, in, ...)."""
+    """Return the standard deviation of the initial weights of shape (out, in, ...)."""
     positions = shape[2:].numel()
     fan_in = shape[1] * positions
     fan_out = shape[0] * positions
@@ -79,7 +79,7 @@ def compute_deviation(shape: torch.Size, rule: Rule) -> float:
 
 
 def project_circle_outputs(probe: Probe, points: int = 64) -> torch.Tensor:
-    """Outputs along the circle of Dextr's curvature, on their three principal components.
+    """Project outputs along the circle of Dextr's curvature on their three principal components.
 
     Args:
         probe: The network.

@@ -64,7 +64,7 @@ FIGURE_1 = {"labels": {"S1": 1.00, "S2": 1.00}, "data": {"S1": 0.94, "S2": 0.95}
 
 
 def apply_constraint(sample: Sample) -> Scores:
-    """t(A) of Eq. 12 where t(A) <= nu, NaN elsewhere, as in Eq. 8; nu is the mean of t."""
+    """Return t(A) of Eq. 12 where t(A) <= nu, NaN elsewhere, as in Eq. 8; nu is the mean of t."""
     t = sample["nasi_batch"]
     finite = np.isfinite(t)
     # Missing scores are excluded from the mean. At least 1 avoids a division by zero.

@@ -25,16 +25,21 @@ from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.types import Genes
 
-T = 100  # steps
-EPOCH = 782  # mini-batches of 64 in the 50,000 training images of CIFAR-10
+STEPS = 100  # of a search; the budget that the paper calls T
+STEPS_PER_EPOCH = 782  # batches of 64 in the 50,000 training images of CIFAR-10
 BATCH = 64
-NB201 = "nasbench201"  # the space; tests replace it by a smaller one
-TABLE = "nasbench201"  # the table with the accuracies of its cells
+NB201_SPACE = "nasbench201"  # the space; tests replace it by a smaller one
+NB201_TABLE = "nasbench201"  # the table with the accuracies of its cells
 SPACES = {"S1": "nasbench1shot1_s1", "S2": "nasbench1shot1_s2"}
 DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16-120": "ImageNet16-120"}
-# Epochs of the trainings in the tables.
-EPOCHS = {"nasbench201": 200, "nasbench1shot1_s1": 108, "nasbench1shot1_s2": 108}
-KINDS = {"standard": {}, "random label": {"labels": "random"}, "random data": {"inputs": "noise"}}
+# Epochs of the trainings whose accuracies are in a table.
+TABLE_EPOCHS = {"nasbench201": 200, "nasbench1shot1_s1": 108, "nasbench1shot1_s2": 108}
+# Options of the strategy for each kind of data in Table 2.
+DATA_KINDS = {
+    "standard": {},
+    "random label": {"labels": "random"},
+    "random data": {"inputs": "noise"},
+}
 WIDTHS = (2, 4, 8, 16, 32)
 BATCH_SIZES = (8, 16, 32, 64, 128)
 PERCENTILES = (25, 50, 75, 90, 95, 99, 100)  # of t, as values of nu
@@ -55,8 +60,9 @@ S2  6.9 7.3 7.1 7.2 6.8
 """)
 
 STEPS_NOTE = (
-    f"A search of NAS-Bench-1Shot1 takes {T} steps, as the paper's searches of DARTS do. The paper "
-    f"uses one epoch for NAS-Bench-1Shot1, which is {EPOCH} steps; nasi-figure-2 has both."
+    f"A search of NAS-Bench-1Shot1 takes {STEPS} steps, as the paper's searches of DARTS do. The "
+    f"paper uses one epoch for NAS-Bench-1Shot1, which is {STEPS_PER_EPOCH} steps; nasi-figure-2 "
+    "has both."
 )
 CELLS_NOTE = (
     "The tables of NAS-Bench-1Shot1 contain the cells that its paper lists, and the search returns "
@@ -76,11 +82,11 @@ def search_with_nasi(
         config: Number of seeds, folder, device.
         space: The space.
         stage: Name of the stage in progress events.
-        **options: Options of the strategy that differ from `T` steps and batches of `BATCH`.
+        **options: Options of the strategy that differ from `STEPS` steps and batches of `BATCH`.
     """
     # Without CIFAR-10 the experiment still runs, and a deviation says so.
     data = find_images("cifar10", config.data_root) or "digits"
-    settings = {"steps": T, "batch": BATCH} | options
+    settings = {"steps": STEPS, "batch": BATCH} | options
     if config.batch:
         settings["batch"] = min(settings["batch"], config.batch)
     arguments = ",".join(f"{name}={value}" for name, value in settings.items())
@@ -95,7 +101,7 @@ def read_accuracies(
     """Read the test accuracies of winners from the table of their space."""
     # Options of a space, such as channels, are not part of the name of its table.
     table = open_table(outcomes[0].arch.space.partition("(")[0], config.data_root)
-    metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name])
+    metric = table.metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[table.name])
     archs = [outcome.arch for outcome in outcomes]
     return [float(value) for value in table.values(archs, metric)]
 
@@ -127,10 +133,10 @@ def make_searches_line(
     return TableLine(what, published, mean, low, high, stdev(finite), note)
 
 
-def draw_random_accuracies(space: str, dataset: str, config: ExperimentConfig) -> Scores:
+def read_random_accuracies(space: str, dataset: str, config: ExperimentConfig) -> Scores:
     """Return test accuracies of random architectures of a table, (1, architectures)."""
     table = open_table(space.partition("(")[0], config.data_root)
-    metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name])
+    metric = table.metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[table.name])
     accuracies = table.column(metric)
     finite = accuracies[np.isfinite(accuracies)]
     # The seed depends on table and data set only, so all experiments use the same architectures.
@@ -140,9 +146,9 @@ def draw_random_accuracies(space: str, dataset: str, config: ExperimentConfig) -
 
 def read_convolution_accuracies(dataset: str, config: ExperimentConfig) -> Scores:
     """Return test accuracies of the 64 cells of NAS-Bench-201 with convolutions only, (1, 64)."""
-    table = open_table(TABLE, config.data_root)
+    table = open_table(NB201_TABLE, config.data_root)
     cells = [cell for cell in table.archs() if cell.count("nor_conv") == 6]
-    metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[TABLE])
+    metric = table.metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[NB201_TABLE])
     return table.values(cells, metric)[None]
 
 
@@ -176,8 +182,8 @@ def table_4(config: ExperimentConfig) -> Findings:
     budget of T (30 seconds) and of four times that, mean and standard deviation over four
     searches."""
     lines: list[TableLine] = []
-    for label, steps in (("T", T), ("4T", 4 * T)):
-        outcomes = search_with_nasi(config, NB201, f"NASI ({label})", steps=steps)
+    for label, steps in (("T", STEPS), ("4T", 4 * STEPS)):
+        outcomes = search_with_nasi(config, NB201_SPACE, f"NASI ({label})", steps=steps)
         *accuracies, published_seconds = TABLE_4[label]
         for (column, dataset), number in zip(DATASETS.items(), accuracies, strict=True):
             values = read_accuracies(outcomes, dataset, config)
@@ -186,18 +192,18 @@ def table_4(config: ExperimentConfig) -> Findings:
         what = f"NASI ({label}), search cost, s"
         lines.append(make_searches_line(what, published_seconds, seconds))
     for column, dataset in DATASETS.items():
-        random_accuracies = draw_random_accuracies(NB201, dataset, config)
+        random_accuracies = read_random_accuracies(NB201_SPACE, dataset, config)
         lines.append(make_mean_line(f"random architectures, {column}", None, random_accuracies))
         convolution_accuracies = read_convolution_accuracies(dataset, config)
         lines.append(make_mean_line(f"convolutions only, {column}", None, convolution_accuracies))
-    limits = find_limit_cells(config)
-    for name, cell in limits.cells.items():
+    converged = find_converged_cells(config)
+    for name, cell in converged.cells.items():
         lines += _make_cell_lines(name, cell, config)
-    for option, mean in sorted(limits.edge_means.items()):
+    for option, mean in sorted(converged.edge_means.items()):
         lines.append(TableLine(f"mean R with {option} on edge 3<-0", None, mean))
     deviations = _list_deviations(
         config,
-        f"T is {T} steps with {BATCH} images and 4T four times as many; the paper gives T in "
+        f"T is {STEPS} steps with {BATCH} images and 4T four times as many; the paper gives T in "
         "seconds on a GTX 1080 Ti.",
         "Every search uses CIFAR-10, and its winner is evaluated on all three data sets; the paper "
         "does not say whether it searches on each data set.",
@@ -205,7 +211,7 @@ def table_4(config: ExperimentConfig) -> Findings:
         "Convolutions only: the mean of the 64 cells whose edges are all convolutions.",
         "With more steps, a search converges to the operation with the largest mean of R on each "
         "edge, and adaptive nu converges to the mean of t. Both limits are computed from t of "
-        f"{limits.cell_count:,} single cells.",
+        f"{converged.cell_count:,} single cells.",
         "The limits of searches with a fixed nu are computed in the same way; nu is a percentile "
         "of these t.",
     )
@@ -214,7 +220,7 @@ def table_4(config: ExperimentConfig) -> Findings:
 
 def _make_cell_lines(name: str, cell: str, config: ExperimentConfig) -> list[TableLine]:
     """Read the test accuracies of a cell on all data sets."""
-    table = open_table(TABLE, config.data_root)
+    table = open_table(NB201_TABLE, config.data_root)
     lines = []
     for column, dataset in DATASETS.items():
         accuracy = table.value(cell, table.metric(dataset=dataset, split="test", epochs=200))
@@ -223,11 +229,11 @@ def _make_cell_lines(name: str, cell: str, config: ExperimentConfig) -> list[Tab
 
 
 @dataclass(frozen=True)
-class LimitCells:
+class ConvergedCells:
     """The cells of NAS-Bench-201 to which searches converge.
 
     Attributes:
-        cells: The cell for each choice of nu.
+        cells: The cell for each value of nu, by a description of that value.
         edge_means: Mean of R, with adaptive nu, for each operation on the edge from the input to
             the output of a cell.
         cell_count: Number of cells that this was computed from.
@@ -238,18 +244,18 @@ class LimitCells:
     cell_count: int
 
 
-def find_limit_cells(config: ExperimentConfig) -> LimitCells:
-    """Find the cells to which searches converge with more and more steps.
+def find_converged_cells(config: ExperimentConfig) -> ConvergedCells:
+    """Compute the cells to which searches converge with more and more steps, without a search.
 
     They follow from t of single cells: R is min(t, nu), since mu is 1, and adaptive nu converges
     to the mean of t.
     """
-    table = open_table(TABLE, config.data_root)
-    space = load_space(TABLE)
+    table = open_table(NB201_TABLE, config.data_root)
+    space = load_space(NB201_TABLE)
     # NASI searches without the operation that returns zero.
     all_cells = [cell for cell in table.archs() if "none" not in cell]
     cells = make_generator("cells", table.name).permutation(all_cells)[: config.samples].tolist()
-    task = BenchmarkTask("NB201", TABLE, "cifar10")
+    task = BenchmarkTask("NB201", NB201_TABLE, "cifar10")
     sample = measure_sample(replace(config, seeds=1), ["nasi_batch"], task, cells)
     t = sample["nasi_batch"][0]
     genes = [arch.genes for arch in sample.truth.archs]
@@ -257,12 +263,12 @@ def find_limit_cells(config: ExperimentConfig) -> LimitCells:
     nus = {"limit of many steps": float(t.mean())}
     for percentile in PERCENTILES:
         nus[f"nu at percentile {percentile} of t"] = float(np.percentile(t, percentile))
-    limit_cells = {}
+    cells_by_nu = {}
     for name, nu in nus.items():
         best_genes = choose_best_options(np.minimum(t, nu), genes)
-        limit_cells[name] = str(space.make_arch(best_genes))
+        cells_by_nu[name] = str(space.make_arch(best_genes))
     edge_means = average_by_option(np.minimum(t, t.mean()), genes)["3<-0"]
-    return LimitCells(limit_cells, edge_means, len(cells))
+    return ConvergedCells(cells_by_nu, edge_means, len(cells))
 
 
 def choose_best_options(R: Scores, archs: Sequence[Genes]) -> Genes:
@@ -304,7 +310,7 @@ def figure_2(config: ExperimentConfig) -> Findings:
     """Figure 2: test error on CIFAR-10 of the winners of NASI in the spaces of NAS-Bench-1Shot1 with a
     budget of one epoch, mean and standard error over ten searches; it is below that of random
     search."""
-    budgets = {T: f"{T} steps", EPOCH: "one epoch"}
+    budgets = {STEPS: f"{STEPS} steps", STEPS_PER_EPOCH: "one epoch"}
     lines: list[TableLine] = []
     plots: list[Plot] = []
     for label, space in SPACES.items():
@@ -318,9 +324,9 @@ def figure_2(config: ExperimentConfig) -> Findings:
             lines.append(line)
             # A search without an accuracy leaves a gap in the curve.
             means.append(line.ours or float("nan"))
-        random_errors = 100 - draw_random_accuracies(space, "cifar10", config)
+        random_errors = 100 - read_random_accuracies(space, "cifar10", config)
         lines.append(make_mean_line(f"{label}, random architectures", None, random_errors))
-        epochs = tuple(steps / EPOCH for steps in budgets)
+        epochs = tuple(steps / STEPS_PER_EPOCH for steps in budgets)
         random_mean = float(random_errors.mean())
         curves = (
             Curve("NASI", epochs, tuple(means)),
@@ -348,14 +354,14 @@ def table_2(config: ExperimentConfig) -> Findings:
     DARTS, with the true labels and images, with random labels, and with Gaussian noise instead of
     images; five searches each."""
     lines: list[TableLine] = []
-    for kind, options in KINDS.items():
+    for kind, options in DATA_KINDS.items():
         for (label, space), number in zip(SPACES.items(), TABLE_2[kind], strict=True):
             what = f"{label}, {kind}"
             outcomes = search_with_nasi(config, _set_channels(space, WIDTH), what, **options)
             errors = _read_errors(outcomes, config)
             lines.append(make_searches_line(what, number, errors, _count_most_likely(outcomes)))
         what = f"NB201, {kind}"
-        outcomes = search_with_nasi(config, NB201, what, **options)
+        outcomes = search_with_nasi(config, NB201_SPACE, what, **options)
         lines.append(make_searches_line(what, None, _read_errors(outcomes, config)))
     darts_note = (
         "The column DARTS is left out, because its cells would have to be trained; NAS-Bench-201 "

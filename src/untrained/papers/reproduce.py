@@ -63,18 +63,18 @@ def reproduce(
         >>> len(result.lines) > 0
         True
     """
-    selected = EXPERIMENTS[experiment]
-    sample_count = parse_count(selected.samples if samples is None else samples, "samples", 3)
-    seed_count = parse_count(selected.seeds if seeds is None else seeds, "seeds")
+    definition = EXPERIMENTS[experiment]
+    sample_count = parse_count(definition.samples if samples is None else samples, "samples", 3)
+    seed_count = parse_count(definition.seeds if seeds is None else seeds, "seeds")
     batch = parse_optional_count(batch, "batch")
     device = parse_device_name(device)
     if run is not None:
         run = parse_path(run, "run")
     compute = ComputeConfig(device, workers, ray, time_limit)
     # A missing table is reported before anything is measured.
-    for table in selected.needs:
+    for table in definition.needs:
         open_table(table, data_root)
-    folder = Path(run) if run else default_folder(experiment)
+    folder = Path(run) if run else get_default_folder(experiment)
     config = ExperimentConfig(
         samples=sample_count,
         seeds=seed_count,
@@ -85,7 +85,7 @@ def reproduce(
         on_progress=on_progress,
     )
     start = perf_counter()
-    findings = selected.run(config)
+    findings = definition.run(config)
     settings = {"samples": f"{sample_count:,}", "seeds": str(seed_count), "device": device}
     if batch:
         settings["batch"] = str(batch)
@@ -99,10 +99,10 @@ def reproduce(
     }
     result = ReproductionResult(
         experiment=experiment,
-        paper=selected.paper,
-        title=selected.title,
-        about=selected.about,
-        unit=selected.unit,
+        paper=definition.paper,
+        title=definition.title,
+        about=definition.about,
+        unit=definition.unit,
         lines=findings.lines,
         deviations=tuple(dict.fromkeys(filter(None, findings.deviations))),  # each sentence once
         plots=findings.plots,
@@ -116,7 +116,7 @@ def reproduce(
     return result.save()
 
 
-def default_folder(experiment: str) -> Path:
+def get_default_folder(experiment: str) -> Path:
     """Return the default folder of an experiment."""
     return Path("runs", f"reproduce-{experiment}")
 
@@ -127,7 +127,7 @@ def list_experiments() -> list[dict[str, Any]]:
     Names are sorted naturally, so table 2 comes before table 10.
     """
     rows = []
-    for name in sorted(EXPERIMENTS, key=_sort_key):
+    for name in sorted(EXPERIMENTS, key=_make_sort_key):
         experiment = EXPERIMENTS[name]
         facts = {
             "name": name,
@@ -140,14 +140,14 @@ def list_experiments() -> list[dict[str, Any]]:
     return rows
 
 
-def _sort_key(name: str) -> list[int | str]:
+def _make_sort_key(name: str) -> list[int | str]:
     # Split into text and digits: hnas-table-, 10.
     parts = re.split(r"(\d+)", name)
     return [int(part) if part.isdecimal() else part for part in parts]
 
 
 def _describe_last_run(experiment: str) -> dict[str, Any]:
-    folder = default_folder(experiment)
+    folder = get_default_folder(experiment)
     if not (folder / RESULT_FILE).is_file():
         return {"state": "never run", "made_on": "", "furthest": None, "folder": ""}
     try:

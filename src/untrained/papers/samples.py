@@ -69,7 +69,7 @@ class Measurements:
     def __getitem__(self, name: str) -> Scores:
         return self.scores[name]
 
-    def oriented_scores(self, name: str) -> Scores:
+    def get_oriented_scores(self, name: str) -> Scores:
         """Return the scores of a proxy, with the sign reversed if lower is better."""
         if self.proxies[name].higher_is_better:
             return self[name]
@@ -106,7 +106,7 @@ class Sample(Measurements):
         """The accuracies of the table, (1, architectures)."""
         return np.array([self.truth.values])
 
-    def accuracies_on(self, dataset: str) -> Scores:
+    def read_accuracies_on(self, dataset: str) -> Scores:
         """Return the test accuracies of the same architectures on another data set of the table."""
         metric = self.truth.table.metric(dataset=dataset, split="test", epochs=200)
         # The new axis is that of the seeds. Accuracies are the same for all of them.
@@ -135,14 +135,16 @@ def measure_sample(
     # The table's own space has default options; the experiment may need others.
     truth = _select_archs(task, truth, archs)
     data, source = _choose_data(task, truth, config)
-    start = None
+    weight_source = None
     if warm_up:
         space = load_space(truth.space)
-        start = WarmUp.parse(warm_up, source).prepare_weights(
+        weight_source = WarmUp.parse(warm_up, source).prepare_weights(
             space, 0, config.compute.device, config.folder, config.on_progress
         )
     stage = f"{task.label} {warm_up}".strip()
-    measurements = measure_archs(config, names, truth.space, truth.archs, source, stage, start)
+    measurements = measure_archs(
+        config, names, truth.space, truth.archs, source, stage, weight_source
+    )
     return Sample(
         **vars(measurements),
         task=task,
@@ -159,7 +161,7 @@ def measure_archs(
     archs: Sequence[Arch],
     source: DataSource,
     stage: str,
-    start: WeightSource | None = None,
+    weight_source: WeightSource | None = None,
 ) -> Measurements:
     """Score architectures with several proxies; scores that are already in the folder are reused.
 
@@ -170,7 +172,7 @@ def measure_archs(
         archs: The architectures.
         source: The images that networks see.
         stage: Name of the stage in progress events.
-        start: Source of the weights; by default they are random.
+        weight_source: Where initial weights come from; by default they are random.
     """
     calls = {name: limit_samples(name, config.batch) for name in names}
     proxies = {name: load_proxy(call) for name, call in calls.items()}
@@ -190,7 +192,7 @@ def measure_archs(
         calls_by_measure,
         config.on_progress,
         stage,
-        start,
+        weight_source,
     )
     scores = {}
     failures = {}

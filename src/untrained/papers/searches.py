@@ -48,7 +48,7 @@ class SearchPlan:
     max_params: str | None = None
     max_flops: str | None = None
 
-    def folder(self, config: ExperimentConfig) -> Path:
+    def get_folder(self, config: ExperimentConfig) -> Path:
         """Return the run folder of the search.
 
         Its name does not contain the directory of a data file, since files move.
@@ -79,7 +79,7 @@ class SearchPlan:
             budget=self.budget,
             limits=limits,
             seed=self.seed,
-            run=self.folder(config),
+            run=self.get_folder(config),
             compute=ComputeConfig(device=config.compute.device, workers=1),
         )
 
@@ -149,7 +149,7 @@ def run_searches(
 
 def read_outcome(plan: SearchPlan, config: ExperimentConfig) -> SearchOutcome | None:
     """Return the outcome of a finished search; None if it has not finished."""
-    folder = plan.folder(config)
+    folder = plan.get_folder(config)
     if not (folder / "run.json").is_file():
         return None
     run = RunFolder.read(folder)
@@ -177,7 +177,7 @@ def _run_in_this_process(
     """
     for index, search_config in enumerate(searches):
         if search_config.budget == 1:
-            on_progress = _combine_steps(
+            on_progress = _make_step_reporter(
                 config.on_progress, f"{stage}: steps", index, len(searches)
             )
         else:
@@ -191,10 +191,10 @@ def _run_in_this_process(
         yield
 
 
-def _combine_steps(
+def _make_step_reporter(
     on_progress: ProgressCallback | None, stage: str, index: int, count: int
 ) -> ProgressCallback | None:
-    """Report the steps of one strategy as a part of the steps of all `count` searches."""
+    """Return a callback that reports the steps of one search as a part of those of all searches."""
     if on_progress is None:
         return None
 

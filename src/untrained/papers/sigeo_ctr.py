@@ -34,7 +34,7 @@ SPACES = ("nasrec_small", "nasrec_full")
 WARM_UP = "1%"  # the share of the rows on which a supernet is trained before the search
 SIGEO = "sigeo(preset=recommendation)"  # the paper's weights after a warm-up: 1, 1, 1
 TERMS = {"sigeo": SIGEO, "zico": "sigeo(l1=1,l2=0,l3=0)", "FR norm": "sigeo(l1=0,l2=1,l3=0)"}
-TOP = 15  # number of best architectures that are trained from scratch, as in the paper
+TOP_COUNT = 15  # number of best architectures that are trained from scratch, as in the paper
 ABLATION_TABLE = "criteo"  # the table of Figure 4
 
 SAMPLES_NOTE = (
@@ -92,8 +92,8 @@ def table_5(config: ExperimentConfig) -> Findings:
         "SiGeo has the weights of the paper after a warm-up, 1, 1, 1; the published numbers are "
         f"those of a warm-up of {WARM_UP}.",
         _describe_evolution(config),
-        f"The best {TOP} by the proxy are trained from scratch, as in the paper; the one with the "
-        "lowest log loss on the validation rows is evaluated once on the test rows, as are the "
+        f"The best {TOP_COUNT} by the proxy are trained from scratch, as in the paper; the one with "
+        "the lowest log loss on the validation rows is evaluated once on the test rows, as are the "
         "hand-designed networks.",
         RECIPE_NOTE,
         _describe_trial(config),
@@ -196,7 +196,7 @@ def search_and_train(
 
 
 def _list_best_archs(result: SearchResult) -> list[Arch]:
-    return [standing.arch for standing in result.ranking.standings[:TOP]]
+    return [standing.arch for standing in result.ranking.standings[:TOP_COUNT]]
 
 
 def _load_table(config: ExperimentConfig, table: str, space: str) -> tuple[str, DataSource]:

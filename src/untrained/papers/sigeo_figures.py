@@ -126,19 +126,19 @@ def _correlate_losses(
     lines: list[TableLine] = []
     plots: list[Plot] = []
     for setting, networks in trained.items():
-        for end in final_losses:
-            losses = networks.scores[end, END]
+        for loss_name in final_losses:
+            losses = networks.scores[loss_name, END]
             for statistic in statistics:
                 name = NAMES[statistic]
                 curves = []
                 for level in levels:
                     scores = networks.scores[statistic, level]
-                    what = f"{setting}: {name} at {level} %, final {end} loss"
+                    what = f"{setting}: {name} at {level} %, final {loss_name} loss"
                     lines.append(make_correlation_line(what, None, spearman, scores, losses))
                     # A plot shows the first seed only; more would hide the trend.
                     curves.append(make_points(f"{level} %", scores[0], losses[0]))
-                title = f"{setting}: {name} and {end} loss"
-                plots.append(Plot(title, name, f"final {end} loss", tuple(curves)))
+                title = f"{setting}: {name} and {loss_name} loss"
+                plots.append(Plot(title, name, f"final {loss_name} loss", tuple(curves)))
     # Data and widths are the same in all settings, so one of them describes the deviations.
     networks = trained[TEXT.name]
     width_count = len(networks.widths)

@@ -104,7 +104,7 @@ def _make_size_line(name: str, result: SearchResult) -> TableLine:
 
 
 def _make_agreement_line(config: ExperimentConfig, name: str, result: SearchResult) -> TableLine:
-    """Correlate the two proxies: SiGeo without warm-up is ZiCo and one more term."""
+    """Correlate the two proxies; SiGeo without warm-up is ZiCo plus one more term."""
     # Every architecture has several records. Each architecture is listed once, in search order.
     archs = list(dict.fromkeys(record.arch for record in result.records))
     scores = []

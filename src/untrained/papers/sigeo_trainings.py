@@ -46,14 +46,14 @@ from untrained.types import Arch, Batch, Failure, Record, ScoreRequest, Task
 BATCH = 128
 EPOCHS = 3
 STATISTIC_BATCHES = 4  # the batches that statistics are computed on
-TENTH = 48 / 468  # of an epoch: the paper's 10 % are 48 batches
+TENTH_OF_EPOCH = 48 / 468  # the paper's 10 % of an epoch are 48 of 468 batches
 # Mean and deviation of the red channel of CIFAR-10, which the paper uses for MNIST as well.
 MEAN = torch.tensor([0.4914])
 STD = torch.tensor([0.2023])
 LEVELS = (0, 10, 40, 60, 80, 100)  # per cent of an epoch
 STATISTICS = ("fr", "loss", "gradient", "deviation")
 FINAL_LOSSES = ("train", "test")
-END = 100 * EPOCHS
+END = 100 * EPOCHS  # level of the final losses, in per cent of an epoch
 # The results of one training: (name, per cent of an epoch).
 RESULTS = [(name, level) for level in LEVELS for name in STATISTICS]
 RESULTS += [(name, END) for name in FINAL_LOSSES]
@@ -222,7 +222,7 @@ class _TrainingEvaluator:
         steps_per_epoch = len(part) // BATCH
         statistic_steps = []
         for level in LEVELS:
-            step = round(level / 10 * TENTH * steps_per_epoch)
+            step = round(level / 10 * TENTH_OF_EPOCH * steps_per_epoch)
             statistic_steps.append(min(steps_per_epoch, step))
         optimiser = torch.optim.SGD(model.parameters(), lr=self.rate)
         step = 0

@@ -70,9 +70,10 @@ def table_3(config: ExperimentConfig) -> Findings:
         "a random part of the training images; the paper does not describe its warm-up.",
         "Both proxies use four batches of 64. The weights of SiGeo are 1, 1, 0 without and 1, 50, "
         "1 with a warm-up.",
-        "So a gain of SiGeo may come from its weights. The last lines separate the two causes: "
-        "without a warm-up SiGeo minus ZiCo is ln FR, which gives the score with weights 1, 50, "
-        "0; after one it is 50 ln FR minus the loss, which represents the FR norm alone.",
+        "A gain of SiGeo may therefore come from its weights and not from the warm-up. The last "
+        "lines separate the two causes: without a warm-up SiGeo minus ZiCo is ln FR, which gives "
+        "the score with weights 1, 50, 0; after one it is 50 ln FR minus the loss, which represents "
+        "the FR norm alone.",
         "NAS-Bench-201 with CIFAR-10 only: the training images of the other four columns are not "
         "available.",
     ]
@@ -92,10 +93,10 @@ def _make_level_lines(label: str, samples: Mapping[int, Sample]) -> list[TableLi
     """Return the lines of the paper's table, and the gain of each level."""
     lines = []
     # The gain of a level is measured against the same architectures without a warm-up.
-    scores_before = samples[0].oriented_scores(_choose_proxy(label, 0))
+    scores_before = samples[0].get_oriented_scores(_choose_proxy(label, 0))
     for level, sample in samples.items():
         proxy = _choose_proxy(label, level)
-        scores = sample.oriented_scores(proxy)
+        scores = sample.get_oriented_scores(proxy)
         note = sample.describe_failures(proxy)
         level_label = f"{label}, {level} % warm-up"
         numbers = TABLE_3[f"{label}/{level}"]
@@ -121,8 +122,8 @@ def _make_term_lines(samples: Mapping[int, Sample]) -> list[TableLine]:
     zico = {}
     norms = {}
     for level, sample in samples.items():
-        sigeo[level] = sample.oriented_scores(_choose_sigeo(level))
-        zico[level] = sample.oriented_scores(ZICO)
+        sigeo[level] = sample.get_oriented_scores(_choose_sigeo(level))
+        zico[level] = sample.get_oriented_scores(ZICO)
         norms[level] = sigeo[level] - zico[level]
     # SiGeo without a warm-up, but with the weight that it has after one.
     reweighted = zico[0] + FR_WEIGHT * norms[0]
@@ -149,8 +150,8 @@ def _count_images(config: ExperimentConfig) -> int:
     return len(source.parts[TRAIN])
 
 
-def _are_enough(images: int) -> bool:
-    """Return whether there are enough images for the largest level, as a share of CIFAR-10."""
+def _has_enough_images(images: int) -> bool:
+    """Return whether this many images are enough for the largest level, as a share of CIFAR-10."""
     return 100 * images >= max(LEVELS) * TRAINING_IMAGES
 
 
@@ -158,7 +159,7 @@ def describe_levels(images: int) -> str:
     """Return a sentence about the meaning of levels if CIFAR-10 is not complete."""
     if images == TRAINING_IMAGES:
         return ""
-    if _are_enough(images):
+    if _has_enough_images(images):
         return (
             f"Of CIFAR-10 {images:,} images for training are available; levels are still shares "
             f"of its {TRAINING_IMAGES:,}."
@@ -180,6 +181,6 @@ def format_warm_up(level: int, images: int, batch: int | None) -> str:
     """
     size = min(BATCH, batch or BATCH)
     # With fewer images the share is larger, so that the number of steps is the paper's.
-    whole = TRAINING_IMAGES if _are_enough(images) else images
+    whole = TRAINING_IMAGES if _has_enough_images(images) else images
     share = level * whole / images * size / BATCH
     return f"{share:g}%(paths=each,batch={size})"

@@ -189,7 +189,7 @@ def make_proxy_row(
     """Return a row that shows a single proxy."""
 
     def read_scores(sample: Sample) -> Scores:
-        return sample.oriented_scores(proxy)
+        return sample.get_oriented_scores(proxy)
 
     return CorrelationRow(label, (proxy,), read_scores, published, note)
 

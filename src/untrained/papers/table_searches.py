@@ -26,9 +26,9 @@ from untrained.strategies.limits import ConstrainedSpace, LimitViolation
 from untrained.types import Arch, Failure, Record, ScoreRequest
 from untrained.workflows.validation import TableEvaluator, TableMetric
 
-RUNS = 10
-QUERIES = 20
-VALIDATION = "cifar10_val_12"
+SEARCH_COUNT = 10  # independent searches per algorithm
+QUERIES = 20  # validation accuracies that a search may read, as in the paper
+VALIDATION = "cifar10_val_12"  # the metric that a query reads: CIFAR-10 after 12 epochs
 MEASURE = f"table:{VALIDATION}@1"
 DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16": "ImageNet16-120"}
 
@@ -189,7 +189,7 @@ def repeat_search(table: MeasuredTable, label: str, algorithm: Algorithm) -> lis
 
     Their seeds depend on the label only, so a search is the same in every experiment.
     """
-    return [algorithm(table, make_generator("search", label, run)) for run in range(RUNS)]
+    return [algorithm(table, make_generator("search", label, run)) for run in range(SEARCH_COUNT)]
 
 
 def compare_algorithms(
