@@ -43,7 +43,7 @@ from untrained.training.checkpoint import (
     load_weights,
     save_tensors,
 )
-from untrained.training.distributed import ACCELERATE, TrainingProcess, connect_process
+from untrained.training.distributed import ACCELERATE, TrainingProcess, make_training_process
 from untrained.training.evaluation import DivergedError
 from untrained.training.final_evaluation import evaluate_training
 from untrained.training.folder import (
@@ -142,7 +142,7 @@ def train(
     time_limit = inf
     if time is not None:
         time_limit = parse_duration(time)
-    process = connect_process(device)
+    process = make_training_process(device)
     recipe_text = recipe or _read_former_recipe(network)
     # Clicks have another default recipe, but the task is known only after the data are loaded.
     loaded_recipe = _load_recipe(recipe_text or "quick", epochs)
@@ -175,7 +175,7 @@ def train(
         torch=read_torch_version(),
     )
     if run is None:
-        folder = subject.make_default_folder(loaded_recipe.name, key.code, key.samples)
+        folder = subject.choose_default_folder(loaded_recipe.name, key.code, key.samples)
     else:
         folder = Path(run)
     if folder == subject.run_folder:

@@ -83,7 +83,7 @@ class TrainingSubject:
             return f"timm {metadata.version('timm')}"
         return fingerprint_user_code(self.space or self.subject.factory)
 
-    def make_default_folder(self, recipe: str, code: str, samples: str) -> Path:
+    def choose_default_folder(self, recipe: str, code: str, samples: str) -> Path:
         """Return the default folder of the training: the run folder, or a folder below `runs`.
 
         Args:
