@@ -62,9 +62,9 @@ def read_header(path: Path, name: str) -> Header:
         expected_rows = header["rows"]
     except (pa.ArrowException, OSError) as error:
         reason = f"is not a readable parquet file ({_get_first_line(error)})"
-        raise make_damage_error(path, name, reason) from error
+        raise unusable_table_error(path, name, reason) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise make_damage_error(
+        raise unusable_table_error(
             path, name, "is a parquet file, but not a benchmark table"
         ) from error
     if schema > SCHEMA:
@@ -72,13 +72,13 @@ def read_header(path: Path, name: str) -> Header:
             f"was written by a newer version of untrained (schema {schema}, this one reads "
             f"{SCHEMA}); update untrained"
         )
-        raise make_damage_error(path, name, reason)
+        raise unusable_table_error(path, name, reason)
     if benchmark != name:
         reason = f"is the table of {benchmark}, not of {name}; rename the file"
-        raise make_damage_error(path, name, reason)
+        raise unusable_table_error(path, name, reason)
     if row_count != expected_rows:
         reason = f"has {row_count} rows where its header says {expected_rows}"
-        raise make_damage_error(path, name, reason)
+        raise unusable_table_error(path, name, reason)
     return header
 
 
@@ -107,14 +107,14 @@ def _read_column(path: Path, name: str, column: str, convert: Callable[[Any], An
             values = convert(table.column(column).combine_chunks())
             row_count = file.metadata.num_rows
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, BufferError) as error:
-        raise make_damage_error(path, name, f"is damaged ({_get_first_line(error)})") from error
+        raise unusable_table_error(path, name, f"is damaged ({_get_first_line(error)})") from error
     if len(values) != row_count:
         reason = f"is damaged ({len(values)} of {row_count} rows in column {column})"
-        raise make_damage_error(path, name, reason)
+        raise unusable_table_error(path, name, reason)
     return values
 
 
-def make_damage_error(path: Path, name: str, reason: str) -> UsageError:
+def unusable_table_error(path: Path, name: str, reason: str) -> UsageError:
     """Return the error for a table that cannot be used, with the command that replaces it."""
     return UsageError(
         f"{path} {reason}; `untrained data import {name} PATH` makes the table of {name} again"

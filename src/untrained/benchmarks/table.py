@@ -146,7 +146,7 @@ class BenchmarkTable:
             )
         except (KeyError, TypeError) as error:
             reason = f"has a header that cannot be read ({error})"
-            raise parquet.make_damage_error(path, name, reason) from error
+            raise parquet.unusable_table_error(path, name, reason) from error
 
     @classmethod
     def make(
