@@ -1,4 +1,4 @@
-"""The folders of this machine in which data are looked for and caches are kept."""
+"""Where data sets and caches are on this machine."""
 
 import os
 from pathlib import Path

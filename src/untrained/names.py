@@ -174,7 +174,7 @@ def load_object(reference: str) -> Any:
 
 
 def load_public_objects(path: Path) -> dict[str, Any]:
-    """Import a file of the user and return the public objects that it defines, in their order."""
+    """Import a file of the user; return the public objects that it defines, by name, in order."""
     return _find_own_objects(_import_file(path))
 
 
@@ -206,7 +206,7 @@ def find_path_error(text: str) -> UsageError | None:
 
 
 def _find_own_objects(module: ModuleType) -> dict[str, Any]:
-    """Return the public objects that a module defines itself, without what it imports."""
+    """Return the public objects that a module defines itself, without those that it imports."""
     path = getattr(module, "__file__", None) or ""
     source = Path(path).read_bytes() if path.endswith(".py") else b""
     imported_names = set()

@@ -154,8 +154,8 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Check the proxy at the end: train this many of the best architectures briefly, "
-            "and as many of the largest and of random ones.",
+            help="Check the proxy at the end by short trainings of this many of the best, of the "
+            "largest and of random architectures.",
             show_default="5 on your own data, else none",
             rich_help_panel=BUDGET,
         ),

@@ -58,7 +58,7 @@ class RunFolder:
         limits: For each limit, how many architectures it rejected and the value of the best one.
         workers: How each worker spent its time, over all sessions.
         versions: Versions of the packages that affect the numbers.
-        aggregates: What each aggregate learnt from the reference sample, see `runs/reference.py`.
+        aggregates: Weights and agreement of each fitted aggregate, see `runs/reference.py`.
         drawing: The architecture that the report draws, and its diagram. It is stored because making
             a report never runs the user's code.
     """

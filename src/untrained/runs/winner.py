@@ -142,7 +142,7 @@ def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:
 
 @dataclass(frozen=True)
 class Winner:
-    """The architecture to train and export, and what it was searched for.
+    """The architecture to train and export, and the settings of its search.
 
     Attributes:
         arch: The architecture.
@@ -164,7 +164,7 @@ class Winner:
 
 
 def read_winner(folder: str | Path) -> Winner:
-    """Read the winner of a run folder and what it was searched for.
+    """Read the winner of a run folder and the settings of its search.
 
     The space is not loaded, because it may be the user's code.
 

@@ -55,10 +55,10 @@ FOLDER = "references"
 
 @dataclass(frozen=True)
 class TrainingTrials:
-    """Trainings of networks of one space on one table.
+    """Trains networks of one space, and hand-designed networks, on one table.
 
     Short trainings read the training and the validation part. Each is saved when it is finished,
-    so the same trial is not trained twice.
+    so the same network is not trained twice.
 
     Attributes:
         space: The space of the candidates, or its name.
@@ -139,8 +139,8 @@ class TrainingTrials:
         former = read_training_key(self.folder)
         if former and former.arch != str(arch):
             move_training_aside(self.folder)
-        # The user may have trained the winner with another recipe. Then earlier trainings of the
-        # run are tried, and at last a folder of its own.
+        # The user may have trained the winner with another recipe. Then look for this training among
+        # the earlier ones of the run. If it is not there, use a separate folder.
         for run in (self.folder, *list_former_trainings(self.folder)):
             with suppress(AnotherTrainingError):
                 return train(str(arch), self.data, space=self.space, run=run, **options)
@@ -162,7 +162,7 @@ class TrainingTrials:
     def _choose_options(
         self, subject: TrainingSubject, on_progress: ProgressCallback
     ) -> dict[str, Any]:
-        """Return options of `train` with the learning rate of least log loss.
+        """Return options of `train` with the learning rate that gives the lowest log loss.
 
         If every short training fails, the default rate is used.
         """
@@ -251,6 +251,7 @@ def _read_results(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _drop_failure(result: dict[str, Any]) -> dict[str, float] | None:
+    """Return the result of a short training; None if it failed."""
     if "error" in result:
         return None
     return result
@@ -280,7 +281,7 @@ def _train_and_validate(
 
 
 def thin_part(part: Part) -> Part:
-    """Return rows from all over a part if it has more than a candidate may see."""
+    """Keep every n-th row of a table, so that at most `MAX_ROWS_SEEN` rows are left."""
     step = ceil(len(part) / MAX_ROWS_SEEN)
     if isinstance(part, TablePart) and step > 1:
         return TablePart(part.values[::step])
@@ -288,10 +289,10 @@ def thin_part(part: Part) -> Part:
 
 
 def shorten_recipe(rows: int, recipe: Recipe = RECIPE) -> Recipe:
-    """Return the recipe with as many epochs as a candidate may take.
+    """Return the recipe with fewer epochs, so that a candidate sees at most `MAX_ROWS_SEEN` rows.
 
-    The winner is trained on all rows, so candidates should see as many rows as time allows, even
-    if they see them less often.
+    The winner is trained on all rows. So candidates see as many different rows as possible, even if
+    they see each of them less often.
     """
     epochs = max(1, min(recipe.epochs, MAX_ROWS_SEEN // max(rows, 1)))
     return recipe.with_options(epochs=epochs, warm_up=min(recipe.warm_up, epochs / 10))

@@ -276,7 +276,7 @@ def _make_tradeoff(run: RunFolder, ranking: Ranking, records: list[Record]) -> T
     other = others[0]
     points = []
     for place, standing in enumerate(standings):
-        # The chart shows the value as it was measured. Applying the sign twice restores it.
+        # The chart shows the measured value. Orienting a score twice restores it.
         objective = orient_score(vectors[place][1], other.higher_is_better)
         points.append(TradeoffPoint(objective, standing.score, str(standing.arch), place in front))
     return Tradeoff(other.label, other.higher_is_better, 1 + len(others), tuple(points))

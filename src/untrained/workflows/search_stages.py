@@ -45,7 +45,7 @@ class SearchStages:
 
     Attributes:
         step_log: Steps that the strategy computes itself.
-        fitted_aggregates: Aggregates with what they learnt from the reference sample; set by `run`.
+        fitted_aggregates: Aggregates that were fitted to the reference sample; set by `run`.
     """
 
     def __init__(

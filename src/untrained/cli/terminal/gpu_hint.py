@@ -24,7 +24,7 @@ def print_gpu_hint(compute: ComputeConfig, as_json: bool) -> None:
 
     import torch
 
-    # "cuda:1" is one GPU; "cuda" stands for as many as there are, at most one per worker.
+    # "cuda:1" means one GPU; "cuda" means all GPUs, at most one per worker.
     usable = 1 if ":" in compute.device else compute.workers
     gpus = min(torch.cuda.device_count(), usable)
     if 0 < gpus < compute.workers:
