@@ -219,15 +219,11 @@ def _estimate_at_equal_size(
     scores: ProxyScores, truth: Sequence[float], seed: int, sizes: Sequence[SeedScores]
 ) -> Estimate | None:
     """Estimate the size-controlled correlation from the architectures that have all sizes."""
-    is_sized = [None not in arch_sizes for arch_sizes in zip(*sizes, strict=True)]
     pairs = []
     controls = []
     for seed_scores in scores.by_seed:
-        sized_scores = list(seed_scores)
-        for index, complete in enumerate(is_sized):
-            if not complete:
-                sized_scores[index] = None
-        pairs.append(_pair_with_truth(tuple(sized_scores), truth, scores.higher_is_better))
+        sized_scores = _drop_scores_without_size(seed_scores, sizes)
+        pairs.append(_pair_with_truth(sized_scores, truth, scores.higher_is_better))
         seed_controls = []
         for column in sizes:
             control = []
@@ -237,6 +233,18 @@ def _estimate_at_equal_size(
             seed_controls.append(control)
         controls.append(seed_controls)
     return estimate_statistic(size_controlled, pairs, seed, controls)
+
+
+def _drop_scores_without_size(scores: SeedScores, sizes: Sequence[SeedScores]) -> SeedScores:
+    """Return the scores, with None for architectures of which a size is missing."""
+    sized_scores: list[float | None] = []
+    for index, score in enumerate(scores):
+        arch_sizes = [column[index] for column in sizes]
+        if None in arch_sizes:
+            sized_scores.append(None)
+        else:
+            sized_scores.append(score)
+    return tuple(sized_scores)
 
 
 def estimate_statistic(

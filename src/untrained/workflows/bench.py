@@ -80,7 +80,7 @@ def bench(
     """Measure how well proxies rank architectures whose accuracy is known.
 
     Args:
-        space: Name of the space.
+        space: Name of the space; with `table` also one of your own, such as "./mine.py:mynet".
         proxy: Names of proxies, separated by commas; "all" for all of them.
         dataset: Data set of the known accuracies; None for the first one of the table.
         table: Results of your own instead of a benchmark: a CSV or parquet file, or a pandas
