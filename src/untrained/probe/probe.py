@@ -101,7 +101,6 @@ class Probe(ForwardProbe):
         self._last_outputs = None
         self._motions: dict[tuple[int, ...], Motion] = {}  # by shape of the input
         self._kernels: dict[tuple[object, ...], Kernel] = {}
-        self._fishers: dict[int, Tensor] = {}  # by largest number of weights
         self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
         # A view is a probe of some rows of the batch. All views share graphs, by (offset, length),
         # and the views themselves, by (start, stop), through the probe of the whole batch. Views
@@ -376,35 +375,24 @@ class Probe(ForwardProbe):
             )
         return self._kernels[key]
 
-    def fisher(self, weights: int) -> Tensor:
-        """Return the Fisher information of a few weights, without labels.
+    @cached_property
+    def fisher(self) -> Tensor:
+        """Fisher information of one weight per trainable parameter, without labels.
 
-        The weights are the first entries of the trainable parameters; see `fisher.py`.
-
-        Args:
-            weights: Largest number of weights. In a network with more parameters they are spread
-                evenly over the network.
-
-        Returns:
-            (weights, weights), float64 on the CPU.
+        The weights are the first entries of the parameters; see `fisher.py`. The shape is (weights,
+        weights), float64 on the CPU.
         """
-        if weights in self._fishers:
-            return self._fishers[weights]
         parameters = find_trainable_parameters(self.model)
-        names = list(parameters)
-        count = min(weights, len(names))
-        places = [k * len(names) // count for k in range(count)]
         with self.scoring_mode(), torch.enable_grad():
             graph = self._get_graph()
             outputs = graph.outputs.detach().flatten(1)
             R = draw_combinations(outputs.shape[1], self.generator("combinations of outputs"))
-            self._fishers[weights] = compute_fisher(
+            return compute_fisher(
                 graph,
-                {names[place]: parameters[names[place]] for place in places},
+                parameters,
                 compute_directions(outputs, self.loss_name, R),
                 find_sample_axes=lambda: self._sample_axes,
             )
-        return self._fishers[weights]
 
     @cached_property
     def responses(self) -> tuple[Response, ...]:

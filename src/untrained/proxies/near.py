@@ -8,7 +8,7 @@ The effective rank (Roy & Vetterli) of a matrix with singular values s_k is
 It is n if n singular values are equal and the others are zero.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from untrained.proxies.base import proxy, register_proxy
 
 # These layers have their features on the last axis; all others on the second.
 FEATURES_LAST = (nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm)
-Variant = Literal["default", "published"]
 
 
 @register_proxy
@@ -32,20 +31,15 @@ Variant = Literal["default", "published"]
     samples=32,
     layers="modules with weights",
 )
-def near(
-    probe: Probe,
-    variant: Variant = "default",
-    width: Annotated[int, Between(1, 1024)] = 512,
-) -> float:
+def near(probe: Probe, width: Annotated[int, Between(1, 1024)] = 512) -> float:
     """Effective rank of the outputs of layers and nonlinearities, summed.
 
         sum_l erank(Z_l) + erank(H_l),   Z_l before and H_l after the nonlinearity of layer l
         erank(X) = exp(- sum_k p_k ln p_k),   p_k = s_k / sum_j s_j,   s_k singular values of X
 
-    A row is one position of one sample and has one entry per channel; of C channels, C rows are
-    used. The code sums over all modules with weights, norms included, and all modules that are
-    nonlinearities; so do we, but we count ReLUs of the same tensor once. The code takes C
-    contiguous rows from a random place (`variant=published`); ours are drawn from the whole batch.
+    A row is one position of one sample and has one entry per channel; of C channels, C contiguous
+    rows are used, from a random place. The code sums over all modules with weights, norms included,
+    and all modules that are nonlinearities; so do we, but we count ReLUs of the same tensor once.
     It reads samples until there are C rows; ours reads 32, so for a wide MLP use
     `near(samples=512)`. At most 512 channels of a layer are read. The code can average over several
     initialisations.
@@ -59,7 +53,7 @@ def near(
         if is_layer:
             axis = -1 if isinstance(module, FEATURES_LAST) else 1
         if is_layer or _is_nonlinearity(module):
-            matrices.append(_select_rows(feature.tensor, axis, width, variant, draw))
+            matrices.append(_select_rows(feature.tensor, axis, width, draw))
     if not matrices:
         raise Unscorable("unsupported", "the network has no module with weights")
     ranks = map_by_shape(matrices, effective_ranks)
@@ -92,31 +86,22 @@ def _is_nonlinearity(module: nn.Module) -> bool:
     return type(module).__module__ == "torch.nn.modules.activation"
 
 
-def _select_rows(
-    feature: Tensor,
-    axis: int,
-    width: int,
-    variant: Variant,
-    draw: torch.Generator,
-) -> Tensor:
-    """Return some rows of a feature as a matrix, (rows, channels).
+def _select_rows(feature: Tensor, axis: int, width: int, draw: torch.Generator) -> Tensor:
+    """Return contiguous rows of a feature as a matrix, (rows, channels).
 
     Args:
         feature: (samples, ...).
         axis: Axis of the channels.
         width: Largest number of channels and of rows.
-        variant: "default" takes random rows, "published" contiguous ones.
-        draw: Random generator.
+        draw: Chooses the place.
     """
     if feature.ndim == 1:
         feature = feature[:, None]
-    rows = feature.movedim(axis, -1).flatten(0, -2)[:, :width]
+    positions = feature.movedim(axis, -1)
+    rows = positions.flatten(0, -2)[:, :width]
     count = min(rows.shape)
-    if variant == "published":
-        # A start is the beginning of a line of the feature map.
-        line = feature.shape[-1] if feature.ndim > 2 else 1
-        starts = max(1, (len(rows) - count) // line + 1)
-        start = int(torch.randint(starts, (), generator=draw)) * line
-        return rows[start : start + count]
-    places = torch.randperm(len(rows), generator=draw)[:count]
-    return rows[places.to(rows.device)]
+    # The first row is at the beginning of a line of the feature map.
+    line = positions.shape[-2] if positions.ndim > 2 else 1
+    starts = (len(rows) - count) // line + 1
+    start = int(torch.randint(starts, (), generator=draw)) * line
+    return rows[start : start + count]
