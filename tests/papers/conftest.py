@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,8 +78,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     def load_small_space(name: str) -> Space:
         return load_space(name).with_options(**SMALL.get(name.partition("(")[0], {}))
 
-    def load_truth_of_small_images(*args: object) -> GroundTruth:
-        truth = load_ground_truth(*args)
+    def load_truth_of_small_images(**options: Any) -> GroundTruth:
+        truth = load_ground_truth(**options)
         shape = truth.task.input_shape
         return replace(truth, task=replace(truth.task, input_shape=(*shape[:-2], 32, 32)))
 

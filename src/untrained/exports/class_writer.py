@@ -190,8 +190,17 @@ def _write_class(
     content: _Content,
     argument_names: dict[int, str],
 ) -> str:
+    """Return the source of a class.
+
+    Args:
+        block_class: The class, with its name.
+        argument_types: Names and types of the constructor arguments.
+        content: The expressions of the first instance.
+        argument_names: Names of arguments by the positions of the literals that they replace.
+    """
     block = block_class.instances[0]
-    # In the constructor an argument is a local variable, in the forward pass an attribute.
+    # Literals are numbered through constructor and forward pass, so both share one iterator. In the
+    # constructor an argument is a local variable, in the forward pass an attribute.
     positions = iter(range(len(list_literals(content))))
     constructor = transform_tree(
         (content.base_arguments, content.members), _insert_names(argument_names, positions, "")
@@ -306,6 +315,8 @@ def _list_used_values(statements: Sequence[Statement]) -> list[int]:
 
 
 def _drop_unused_statements(statements: Sequence[Statement]) -> list[Statement]:
+    """Return the statements that have side effects or compute a value that is used later."""
+    # From the end, because a statement is only needed if a later one that is kept uses its value.
     used_values: set[int] = set()
     remaining: list[Statement] = []
     for statement in reversed(statements):
@@ -327,6 +338,13 @@ def _inline_values(statements: Sequence[Statement]) -> list[Statement]:
 
 
 def _can_inline(earlier: Statement, statement: Statement, uses: Sequence[int]) -> bool:
+    """Return whether the value of a statement can be written directly into the next statement.
+
+    Args:
+        earlier: The statement that computes the value.
+        statement: The next statement.
+        uses: The values that all statements use, once per use.
+    """
     if len(earlier.targets) != 1 or uses.count(earlier.targets[0]) != 1:
         return False
     is_assignment = isinstance(earlier.expression, Binary) and earlier.expression.operator == "="
@@ -355,6 +373,7 @@ def _find_first_computation(expression: Expression, value: ValueRef) -> Any:
 
 
 def _inline_value(earlier: Statement, statement: Statement) -> Statement:
+    """Return the second statement, with the value of the first one replaced by its expression."""
     value = ValueRef(earlier.targets[0])
 
     def insert_expression(node: Any) -> Any:

@@ -124,6 +124,7 @@ def build_from_source(source: NetworkSource) -> nn.Module:
     """Build the network from generated source, with its weights."""
     module = ModuleType("model")
     module.__file__ = "model.py"
+    # The text is our own: it was generated from a network that has already run.
     exec(compile(source.text, "model.py", "exec"), module.__dict__)
     with random_state(0):
         network: nn.Module = vars(module)[source.class_name]()
@@ -258,6 +259,7 @@ class _SourceWriter:
         return (Call(Code("OrderedDict"), (Collection("[]", tuple(pairs)),)),)
 
     def _make_block(self, module: nn.Module) -> Block:
+        """Collect the parts of a block: base class, attributes and forward pass."""
         is_root = module is self._structure.network
         base_arguments: tuple[Expression, ...] = ()
         members: list[tuple[str, Expression]] = []

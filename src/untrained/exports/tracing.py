@@ -152,6 +152,7 @@ class Tracer(TorchFunctionMode):
                 handle.remove()
 
     def _enter_module(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """Start the frame of a module; return the arguments with which its forward pass runs."""
         self.called_modules.add(id(module))
         is_block = self.structure.is_block(module)
         frame = _Frame(module, is_opaque=not is_block or self.structure.is_chain(module))
@@ -182,6 +183,7 @@ class Tracer(TorchFunctionMode):
         return make_call(path, tensors, {}, express)
 
     def _leave_module(self, module: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
+        """End the frame of a module; return the result with which the calling block continues."""
         frame = self._frames.pop()
         if self.structure.is_block(module):
             self._store_trace(frame, result)
@@ -190,6 +192,11 @@ class Tracer(TorchFunctionMode):
         return self._add_statement(self._frames[-1], frame.call, result)
 
     def _store_trace(self, frame: _Frame, result: Any) -> None:
+        """Store the trace of a block.
+
+        Raises:
+            SourceError: The block was called before and computed something else.
+        """
         output: Expression = Code("")
         if not frame.is_opaque:
             output = self._express(frame, result)

@@ -120,7 +120,9 @@ def figure_1b(config: ExperimentConfig) -> Findings:
         path = measurements.project_circle_outputs(make_probe(config, sample, index)).tolist()
         path.append(path[0])  # closes the curve
         curve = Curve(name, tuple(point[0] for point in path), tuple(point[1] for point in path))
-        plot = Plot(f"Network with {name}", "first component", "second component", (curve,), True)
+        plot = Plot(
+            f"Network with {name}", "first component", "second component", (curve,), joined=True
+        )
         plots.append(plot)
     deviations = (
         *sample.deviations,
@@ -165,7 +167,9 @@ def figure_2(config: ExperimentConfig) -> Findings:
         what = f"{label}, Spearman of mean and accuracy"
         lines.append(make_correlation_line(what, None, spearman, means, sample.accuracies))
         curves.append(make_points(label, sample.accuracies[0], means[0]))
-    plot = Plot("Mean Dextr of ten networks", "test accuracy, %", "Dextr", tuple(curves), True)
+    plot = Plot(
+        "Mean Dextr of ten networks", "test accuracy, %", "Dextr", tuple(curves), joined=True
+    )
     deviations = (
         *sample.deviations,
         "Each of our seeds changes the weights, the image and the circle; the paper keeps the "
@@ -201,7 +205,7 @@ def figure_3(config: ExperimentConfig) -> Findings:
         layer_numbers = tuple(float(number) for number in range(1, len(r) + 1))
         curves.append(Curve(name, layer_numbers, tuple(r)))
     title = "Linear independence of each layer's output"
-    plot = Plot(title, "layer", "1 / c", tuple(curves), True)
+    plot = Plot(title, "layer", "1 / c", tuple(curves), joined=True)
     deviations = (
         *sample.deviations,
         "We selected the two networks with the accuracies nearest to those that the paper names; "

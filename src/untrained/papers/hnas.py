@@ -269,7 +269,7 @@ def figure_4(config: ExperimentConfig) -> Findings:
         lines.append(TableLine(what, None, 1.0 + int(np.argmin(mean_errors))))
         curve = Curve(name, mean_metrics, mean_errors)
         title = f"Mean test error by {name}"
-        plots.append(Plot(title, f"M_{name}", "test error, %", (curve,), True))
+        plots.append(Plot(title, f"M_{name}", "test error, %", (curve,), joined=True))
 
         bin_numbers = []
         correlations = []
@@ -283,7 +283,7 @@ def figure_4(config: ExperimentConfig) -> Findings:
         what = f"{name}, mean correlation of the condition number with the error within a bin"
         lines.append(TableLine(what, None, mean))
     title = "Condition number and test error within bins"
-    plots.append(Plot(title, "bin", "Spearman", tuple(kappa_curves), True))
+    plots.append(Plot(title, "bin", "Spearman", tuple(kappa_curves), joined=True))
     bins_note = (
         "All bins have the same size; the paper does not say how it chooses bins. It gives no "
         "numbers."
@@ -293,5 +293,6 @@ def figure_4(config: ExperimentConfig) -> Findings:
 
 
 def _correlate_kappa(kappa: Scores, errors: Scores) -> float | None:
+    """Return the rank correlation over the networks that have a condition number."""
     finite = np.isfinite(kappa)
     return spearman(kappa[finite], errors[finite])

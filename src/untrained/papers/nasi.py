@@ -209,7 +209,7 @@ def figure_3(config: ExperimentConfig) -> Findings:
             ),
         ]
         curve = Curve("mean", mean_norms, mean_errors)
-        plots.append(Plot(label, "t(A), mean of a bin", "test error, %", (curve,), True))
+        plots.append(Plot(label, "t(A), mean of a bin", "test error, %", (curve,), joined=True))
         deviations += sample.deviations
     bins_note = (
         "All bins have the same size; the paper does not say how it chooses bins. It gives no "

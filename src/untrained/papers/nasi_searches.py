@@ -332,7 +332,7 @@ def figure_2(config: ExperimentConfig) -> Findings:
             Curve("NASI", epochs, tuple(means)),
             Curve("random architectures", epochs, (random_mean,) * len(epochs)),
         )
-        plots.append(Plot(label, "search budget, epochs", "test error, %", curves, True))
+        plots.append(Plot(label, "search budget, epochs", "test error, %", curves, joined=True))
     figure_note = (
         "The paper shows a figure without numbers. Of the other algorithms, only random search is "
         "included."

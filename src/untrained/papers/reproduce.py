@@ -64,6 +64,7 @@ def reproduce(
         True
     """
     definition = EXPERIMENTS[experiment]
+    # A correlation needs at least three architectures.
     sample_count = parse_count(definition.samples if samples is None else samples, "samples", 3)
     seed_count = parse_count(definition.seeds if seeds is None else seeds, "seeds")
     batch = parse_optional_count(batch, "batch")

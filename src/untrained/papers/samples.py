@@ -130,7 +130,14 @@ def measure_sample(
         warm_up: A warm-up of the weights before scoring, such as `10%`; empty for none.
     """
     truth = load_ground_truth(
-        task.space, task.benchmark, task.dataset, task.metric, config.samples, 0, config.data_root
+        space=task.space,
+        benchmark=task.benchmark,
+        dataset=task.dataset,
+        metric=task.metric,
+        samples=config.samples,
+        # A fixed seed: all experiments of a table use the same architectures.
+        seed=0,
+        root=config.data_root,
     )
     # The table's own space has default options; the experiment may need others.
     truth = _select_archs(task, truth, archs)
@@ -139,7 +146,11 @@ def measure_sample(
     if warm_up:
         space = load_space(truth.space)
         weight_source = WarmUp.parse(warm_up, source).prepare_weights(
-            space, 0, config.compute.device, config.folder, config.on_progress
+            space,
+            seed=0,
+            device=config.compute.device,
+            folder=config.folder,
+            on_progress=config.on_progress,
         )
     stage = f"{task.label} {warm_up}".strip()
     measurements = measure_archs(
@@ -188,11 +199,11 @@ def measure_archs(
         source,
         seeds,
         config.compute,
-        config.folder / STORE,
-        calls_by_measure,
-        config.on_progress,
-        stage,
-        weight_source,
+        store_path=config.folder / STORE,
+        proxy_names=calls_by_measure,
+        on_progress=config.on_progress,
+        stage=stage,
+        weights=weight_source,
     )
     scores = {}
     failures = {}

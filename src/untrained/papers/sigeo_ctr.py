@@ -159,7 +159,13 @@ def _train_best(config: ExperimentConfig, name: str, proxy: str) -> TrainedGroup
     best = _list_best_archs(result)
     data, source = _load_table(config, table, space)
     trials = TrainingTrials(
-        space, data, source, 0, config.compute, config.folder, config.on_progress
+        space=space,
+        data=data,
+        source=source,
+        seed=0,
+        compute=config.compute,
+        folder=config.folder,
+        on_progress=config.on_progress,
     )
     metrics = trials.validate(best)
     aucs = []
@@ -185,7 +191,13 @@ def search_and_train(
     result = _run_search(config, table, space, SIGEO, "")
     data, source = _load_table(config, table, space)
     trials = TrainingTrials(
-        space, data, source, 0, config.compute, result.run.folder, config.on_progress
+        space=space,
+        data=data,
+        source=source,
+        seed=0,
+        compute=config.compute,
+        folder=result.run.folder,
+        on_progress=config.on_progress,
     )
     metrics = trials.validate(_list_best_archs(result))
     if not metrics:
@@ -214,10 +226,10 @@ def _run_search(
         name = f"{name}-{label}"
     return search(
         space,
-        limit_samples(proxy, config.batch),
-        "evolution(preset=sigeo)",
-        config.samples,
-        f"{table}:{_find_table(config, table)}",
+        proxy=limit_samples(proxy, config.batch),
+        strategy="evolution(preset=sigeo)",
+        budget=config.samples,
+        data=f"{table}:{_find_table(config, table)}",
         warm_up=WARM_UP,
         seeds=config.seeds,
         run=Path(config.folder, name),

@@ -76,10 +76,10 @@ def _run_search(config: ExperimentConfig, name: str, images: str) -> SearchResul
     other_name = "zico" if name == "sigeo" else "sigeo"
     return search(
         SPACE,
-        limit_samples(PROXIES[name], config.batch),
-        f"evolution(preset=zennas,population={POPULATION})",
-        config.samples,
-        images,
+        proxy=limit_samples(PROXIES[name], config.batch),
+        strategy=f"evolution(preset=zennas,population={POPULATION})",
+        budget=config.samples,
+        data=images,
         beside=limit_samples(PROXIES[other_name], config.batch),
         limits={"params": LIMIT},
         seeds=config.seeds,

@@ -49,6 +49,7 @@ class MeasuredSpace(ConstrainedSpace):
         return self._archs[int(rng.random() * len(self._archs))]
 
     def find_violation(self, arch: Arch) -> LimitViolation | None:
+        """Return None for a measured architecture, and a violation for all others."""
         # Mutations may leave the sample; the base class then tries again.
         if arch in self._members:
             return None
@@ -107,7 +108,7 @@ class MeasuredTable:
             The best architecture after every query.
         """
         table = self.sample.truth.table
-        # The same evaluator serves `untrained search --validate table:...`.
+        # This is also the evaluator of `untrained search --validate table:...`.
         metric = TableMetric(table, table.metric(VALIDATION), MEASURE)
         evaluator = TableEvaluator(metric, _score_nothing, self.sample.source.task)
         result = run_strategy(strategy, evaluator, Budget(queries), self.read_accuracy)

@@ -210,13 +210,16 @@ def _compute_port_offset(layout: Layout, edge: int, end: int) -> float:
         if abs(positions[other] - layout.slots[node].across) < 0.1:
             middle = i
             break
+    # Ports are closer together if the node is too small for the usual distance.
     available = layout.slots[node].size[1] / 2 - 3
-    most = max(middle, len(order) - 1 - middle, 1)
-    return (order.index(edge) - middle) * min(_PORT_DISTANCE, available / most)
+    ports_on_longer_side = max(middle, len(order) - 1 - middle, 1)
+    distance = min(_PORT_DISTANCE, available / ports_on_longer_side)
+    return (order.index(edge) - middle) * distance
 
 
 def _compute_outline_distance(slot: Slot, offset: float) -> float:
     """Return the distance from the middle of a node to its rounded outline, at an offset across."""
+    # The shorter sides of a node are semicircles.
     along, across = slot.size
     radius = min(along, across) / 2
     beyond = max(abs(offset) - (across / 2 - radius), 0.0)

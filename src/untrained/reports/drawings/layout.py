@@ -195,6 +195,7 @@ def _improve_order(layout: Layout, order: Order) -> Order:
                 else:
                     # The swap did not help, so it is undone.
                     rank[i], rank[i + 1] = rank[i + 1], rank[i]
+        # Nothing is left to improve, or this sweep improved nothing.
         if fewest in (0, before):
             break
     return order
@@ -234,6 +235,7 @@ def _measure_bending(layout: Layout, order: Order, gaps: Gaps) -> float:
     bending = 0.0
     for a, b in _list_segments(layout):
         bending += (slots[a].across - slots[b].across) ** 2
+    # The spine is at 0, so this sum is 0 if both sides of it extend equally far.
     places = [slot.across for slot in slots]
     return bending + (max(places, default=0) + min(places, default=0)) ** 2
 
@@ -363,6 +365,7 @@ def _place_along(layout: Layout, gaps: Gaps) -> None:
             # Boxes face each other if a line along the flow hits both.
             distance = abs(first.across - second.across)
             is_facing = distance < (first.size[1] + second.size[1]) / 2 + gaps.wire
+            # A steep edge between two boxes needs more length to be smooth.
             slant = 0.0
             if (i, j) in segments and first.size[0] and second.size[0]:
                 slant = _SLANT * distance
