@@ -245,3 +245,21 @@ def test_missing_data_are_replaced_with_a_note(load_table, data_root, tmp_path):
     result = bench("nasbench201", "params", samples=3, run=tmp_path, data_root=data_root)
     assert "Networks see digits, since cifar10 is not under the data root." in result.notes
     assert json.loads(Path(tmp_path, "trust.json").read_text())["settings"]["data"] == "digits"
+
+
+def test_networks_can_be_scored_on_smaller_images(load_table, data_root, tmp_path):
+    load_table("accel_nasbench")
+    result = bench(
+        "mnasnet",
+        "consensus",
+        samples=10,
+        data="noise",
+        input_size=32,
+        data_root=data_root,
+        run=tmp_path / "run",
+        workers=1,
+    )
+    with Store(tmp_path / "run" / "records.sqlite") as store:
+        assert {record.task.input_shape for record in store} == {(3, 32, 32)}
+    assert "--input-size 32" in result.command
+    assert index_by_proxy(result)["consensus"].n == 10

@@ -11,6 +11,7 @@ from untrained.cli.options import (
     WHAT,
     DataRootOption,
     DeviceOption,
+    InputSizeOption,
     JsonOption,
     NetworksPerBatchOption,
     ProxiesOption,
@@ -85,6 +86,7 @@ def bench(
             rich_help_panel=DATA,
         ),
     ] = None,
+    input_size: InputSizeOption = None,
     data_root: DataRootOption = None,
     run: RunOption = None,
     as_json: JsonOption = False,
@@ -134,6 +136,7 @@ def bench(
             time_limit=time_limit,
             run=run,
             data_root=data_root,
+            input_size=input_size,
             on_progress=on_progress,
         )
     page = write_report(result.folder)

@@ -5,6 +5,7 @@ every statistic has a confidence interval. Records are kept in a run folder: the
 and a call with more samples measures only the new architectures.
 """
 
+from dataclasses import replace
 from datetime import datetime
 from math import isnan
 from pathlib import Path
@@ -23,7 +24,7 @@ from untrained.benchmarks.noise_ceiling import measure_noise_ceiling
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.command_text import format_options
 from untrained.config import ComputeConfig
-from untrained.data import DataSource
+from untrained.data import DataSource, with_input_size
 from untrained.engine.devices import parse_device_name
 from untrained.engine.worker import index_proxies
 from untrained.engine.worker_setup import WeightSource
@@ -75,6 +76,7 @@ def bench(
     time_limit: str | None = None,
     run: str | Path | None = None,
     data_root: str | Path | None = None,
+    input_size: int | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> BenchmarkResult:
     """Measure how well proxies rank architectures whose accuracy is known.
@@ -103,6 +105,8 @@ def bench(
         time_limit: Longest time for one architecture, such as "30s".
         run: The run folder; None for one under `runs/` that is named after the benchmark.
         data_root: Folder that contains the data sets and tables.
+        input_size: Height and width of the images that networks see, if other than in the table.
+            Networks for images of 224 pixels are scored much faster on smaller ones.
         on_progress: Called after every architecture.
 
     Returns:
@@ -135,13 +139,14 @@ def bench(
     else:
         _refuse_options_of_benchmarks(benchmark, dataset, scores)
         truth = load_user_ground_truth(space, table, metric, samples, seed)
+    truth = replace(truth, task=with_input_size(truth.task, input_size))
     data_name, source, data_note = load_benchmark_data(data, truth, data_root)
     if table is not None:
         check_data(load_space(space), source.task)
     if run:
         folder = Path(run)
     else:
-        folder = _make_default_folder(truth, data_name, seed, device, warm_up)
+        folder = _make_default_folder(truth, data_name, input_size, seed, device, warm_up)
     seed_range = range(seed, seed + seeds)
     weights = None
     if warm_up:
@@ -192,6 +197,7 @@ def bench(
         "seeds": seeds,
         "scores": scores,
         "data": data,
+        "input_size": input_size,
         "device": device,
         "warm_up": warm_up,
         "run": str(folder),
@@ -202,6 +208,8 @@ def bench(
         "seed": str(seed),
         "device": device,
     }
+    if input_size is not None:
+        settings["input size"] = f"{input_size} pixels"
     if warm_up:
         settings["warm-up"] = warm_up
     cost = {}
@@ -321,13 +329,15 @@ def _read_published_scores(truth: GroundTruth, name: str) -> ProxyScores:
 
 
 def _make_default_folder(
-    truth: GroundTruth, data: str, seed: int, device: str, warm_up: str
+    truth: GroundTruth, data: str, input_size: int | None, seed: int, device: str, warm_up: str
 ) -> Path:
     """Return the default run folder, which is named after all settings that change the records."""
     words = ["bench", truth.table.name, truth.metric.name, data]
     if truth.table.size is None:
         # Tables of the user for different spaces may have the same file name.
         words.insert(1, truth.space)
+    if input_size is not None:
+        words.append(f"{input_size}px")
     if seed != 0:
         words.append(f"seed{seed}")
     if device != "cpu":
