@@ -117,11 +117,14 @@ def test_vkdnw_reads_the_first_parameters(weights):
     assert score(f"vkdnw(weights={weights})", model, batch) == pytest.approx(expected, rel=1e-8)
 
 
-def test_vkdnw_ignores_a_branch_on_which_no_output_depends():
-    model = make_deep_network()
+def test_vkdnw_counts_weights_without_information_as_zero_eigenvalues():
+    model = DeadBranch(make_deep_network())
     batch = make_batch(9, 3, 5, 5)
-    expected = score("vkdnw", model, batch)
-    assert score("vkdnw", DeadBranch(model), batch) == pytest.approx(expected, rel=1e-12)
+    information = compute_fisher(model, batch)
+    assert (information[:2] == 0).all()
+    expected = compute_decile_entropy(information)
+    assert score("vkdnw", model, batch) == pytest.approx(expected, rel=1e-8)
+    assert expected != pytest.approx(compute_decile_entropy(information[2:, 2:]), rel=1e-2)
 
 
 class DeadBranch(nn.Module):

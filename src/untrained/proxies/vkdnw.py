@@ -6,8 +6,8 @@ estimated from data; the score is high if they are of similar size.
 
 Where the paper and the authors' code differ, and what we do:
 * The paper takes a few weights per layer. The code takes the first entry of each of the first 128
-  parameters, those of norms included, and so do we. We leave out weights without any information,
-  such as those of a branch that no output depends on; in the code they are eigenvalues of zero.
+  parameters, those of norms included, and so do we. Weights of a branch that no output depends on
+  are among them and add eigenvalues of zero.
 * The paper writes F with the covariance of the predictions, diag(p) - p p^T = L L^T. The code
   multiplies the Jacobian J by L instead of L^T, which gives J^T L^T L J, and mixes p with 5 % of the
   uniform distribution. We compute F as written.
@@ -27,7 +27,7 @@ from untrained.options import Between
 from untrained.probe import Probe
 from untrained.proxies.base import proxy, register_proxy
 
-# Information and eigenvalues below this share of the largest one are rounding errors.
+# Eigenvalues below this share of the largest one are rounding errors.
 ROUNDING = 1e-12
 
 
@@ -54,26 +54,16 @@ def vkdnw(
     identity; ours is F as written, with batch norm on the statistics of the batch. Batches of 64
     there, 16 here. With more than 16 outputs, F is estimated from 16 random combinations of them.
     """
-    entropy = _decile_entropy(_select_weights(probe.fisher, weights))
+    entropy = _decile_entropy(probe.fisher[:weights, :weights])
     if variant == "single":
         return _count_layers(probe) + entropy
     return entropy
 
 
-def _select_weights(F: Tensor, most: int) -> Tensor:
-    """Return F of the first weights that have information, at most so many."""
-    if not bool(F.isfinite().all()):
-        raise Unscorable("nan", "the Fisher information is not finite")
-    information = F.diagonal()
-    informative = (information > ROUNDING * information.max()).nonzero().flatten()
-    if not len(informative):
-        raise Unscorable("disconnected", "the output does not depend on any parameter")
-    places = informative[:most]
-    return F[places][:, places]
-
-
 def _decile_entropy(F: Tensor) -> float:
     """Eq. 11"""
+    if not bool(F.isfinite().all()):
+        raise Unscorable("nan", "the Fisher information is not finite")
     eigenvalues = torch.linalg.eigvalsh(F)
     largest = eigenvalues[-1]
     eigenvalues = torch.where(eigenvalues > ROUNDING * largest, eigenvalues, 0)
