@@ -48,7 +48,7 @@ def test_the_command_runs_a_search(
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    rows = [row for row in json.loads(capsys.readouterr().out) if row["proxy"] == "dextr"]
+    rows = [row for row in json.loads(capsys.readouterr().out) if row["proxy"] == "consensus"]
     space: Space = load_space("./mine.py:mynet")
     assert len({space.parse(row["arch"]) for row in rows}) == len(rows) == 4
     assert all(row["value"] > 0 for row in rows)

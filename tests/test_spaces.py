@@ -381,7 +381,7 @@ def test_the_error_for_an_unknown_space_lists_close_names():
         UsageError, match="no space is called 'nasbench210'; did you mean nasbench201"
     ):
         load_space("nasbench210")
-    with pytest.raises(UsageError, match=r"available: .*nasbench201"):
+    with pytest.raises(UsageError, match=r"available: .*nasbench101"):
         load_space("xyz")
 
 

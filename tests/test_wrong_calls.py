@@ -133,7 +133,7 @@ SCORE: dict[str, tuple[Call, str]] = {
     ),
     "inputs on meta": (
         lambda: ut.score(make_net(), make_images(device="meta")),
-        "the inputs are on the device meta, where there are no numbers; make them on cpu",
+        "the inputs are on the device meta, which holds no numbers; create them on cpu",
     ),
     "inputs without an axis": (
         lambda: ut.score(make_net(), torch.tensor(3.0)),
@@ -371,11 +371,11 @@ SPACE: dict[str, tuple[Call, str]] = {
     ),
     "mlp(depths='1')": (
         lambda: ut.load_space("mlp").with_options(depths="1"),
-        "depths is a list [...], each entry a",
+        "depths must be a list [...], each entry a",
     ),
     "mlp(depths=[])": (
         lambda: ut.load_space("mlp").with_options(depths=[]),
-        "depths is a list [...], each entry a",
+        "depths must be a list [...], each entry a",
     ),
     "darts(stem=moon)": (
         lambda: ut.load_space("darts(stem=moon)"),

@@ -365,7 +365,7 @@ METHODS = {
     "search --screen params --keep 0": "a share is more than 0 and at most 100%, not '0'",
     "search --screen params --keep nan": "a share is more than 0 and at most 100%, not 'nan'",
     "search --screen params --time 5m": "--screen ranks a pool of known size; give --budget",
-    "search --screen dextr": "--screen and --proxy are both dextr",
+    "search --proxy dextr --screen dextr": "--screen and --proxy are both dextr",
     "search --screen params --strategy evolution": "use --strategy random, not evolution",
     "search --proxy az_nas --stable 5": "az_nas compares all candidates, so its ranking never becomes stable; use --budget",
     "search --proxy az_nas --strategy evolution": "use --strategy random, or another proxy",

@@ -170,7 +170,7 @@ def test_equal_blocks_share_one_class_with_their_widths_as_arguments():
     assert "Cell201(4), ResidualBlock(4, 8), Cell201(8), ResidualBlock(8, 16), Cell201(16)" in body
     text = write_cached("ResNet")[1].text
     assert "nn.Sequential(Block(3, 4, 1), Block2(4), Block(4, 8, 2), Block2(8))" in text
-    assert '"""A residual block."""' in text
+    assert '"""A residual block with an in-place sum."""' in text
 
 
 def test_source_follows_the_mode_and_the_batch_size():
