@@ -28,31 +28,31 @@ def test_a_reference_score_has_its_rank_as_percentile():
     scale = PercentileScale.fit(reference)
     ranks = rankdata(reference)
     for score, rank in zip(reference, ranks, strict=True):
-        assert scale.place(score) == pytest.approx(rank / 5)
+        assert scale.compute_percentile(score) == pytest.approx(rank / 5)
 
 
 def test_between_two_reference_scores_the_percentile_is_interpolated():
     scale = PercentileScale.fit([0.0, 10.0, 20.0])
-    assert scale.place(2.5) == pytest.approx(0.25 + 0.25 * 0.25)
+    assert scale.compute_percentile(2.5) == pytest.approx(0.25 + 0.25 * 0.25)
 
 
 @given(st.lists(finite, min_size=2, max_size=20), finite, finite)
 def test_a_higher_score_never_has_a_lower_percentile(reference, first, second):
     scale = PercentileScale.fit(reference)
     low, high = sorted([first, second])
-    assert 0 < scale.place(low) <= scale.place(high) < 1
+    assert 0 < scale.compute_percentile(low) <= scale.compute_percentile(high) < 1
 
 
 def test_beyond_the_reference_the_percentile_still_grows():
     scale = PercentileScale.fit([1.0, 2.0, 3.0])
-    places = [scale.place(score) for score in (-1e9, 0.0, 1.0, 3.0, 4.0, 1e9)]
-    assert places == sorted(set(places))
+    percentiles = [scale.compute_percentile(score) for score in (-1e9, 0.0, 1.0, 3.0, 4.0, 1e9)]
+    assert percentiles == sorted(set(percentiles))
 
 
 def test_a_constant_reference_places_its_score_in_the_middle():
     scale = PercentileScale.fit([7.0, 7.0, 7.0])
-    assert scale.place(7.0) == pytest.approx(0.5)
-    assert scale.place(6.0) < 0.5 < scale.place(8.0)
+    assert scale.compute_percentile(7.0) == pytest.approx(0.5)
+    assert scale.compute_percentile(6.0) < 0.5 < scale.compute_percentile(8.0)
 
 
 # ------------------------------------------------------------------------------------ weights
@@ -134,7 +134,9 @@ def test_a_score_is_the_weighted_geometric_mean_of_percentiles():
     scores = {"anchor": 0.3, "copy": -1.0, "related": 5.0, "opposite": 1.0}
     expected = 0.0
     for name, weight in consensus.weights.items():
-        expected += weight * log(PercentileScale.fit(reference[name]).place(scores[name]))
+        expected += weight * log(
+            PercentileScale.fit(reference[name]).compute_percentile(scores[name])
+        )
     assert consensus.score(scores) == pytest.approx(exp(expected))
 
 
@@ -143,8 +145,10 @@ def test_the_others_share_the_weight_of_a_missing_member():
     consensus = Consensus.fit(reference, "anchor")
     scores = {"anchor": 0.3, "related": 0.1}
     weights = consensus.weights
-    places = {name: consensus.scales[name].place(score) for name, score in scores.items()}
-    expected = sum(weights[name] * log(places[name]) for name in scores)
+    percentiles = {
+        name: consensus.scales[name].compute_percentile(score) for name, score in scores.items()
+    }
+    expected = sum(weights[name] * log(percentiles[name]) for name in scores)
     expected /= sum(weights[name] for name in scores)
     assert consensus.score(scores) == pytest.approx(exp(expected))
 
@@ -284,7 +288,7 @@ def test_the_description_says_how_far_members_agree():
         "explained_by_size": 0.832,
     }
     assert describe_consensus(facts) == (
-        "The 2 proxies of consensus agree by 0.71 (mean rank correlation). "
+        "The 2 proxies of consensus have a mean rank correlation of 0.71 with each other. "
         "Size explains 83% of their ranking. "
         "meco_opt is left out: it failed on 40 of 64 reference networks."
     )

@@ -276,7 +276,7 @@ def test_a_search_is_not_resumed_with_a_changed_module(project: Path):
     untrained.search("package.mine:mynet", "params", **options)
     (project / "width.py").write_text("WIDTH = 3\n")
     with pytest.raises(
-        UsageError, match=r"run holds another run, with package.mine as it was \(changed since\)"
+        UsageError, match=r"run holds another run, with an earlier version of package.mine"
     ):
         untrained.search("package.mine:mynet", "params", **options)
 

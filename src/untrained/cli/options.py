@@ -145,7 +145,7 @@ NetworksPerBatchOption = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Number of networks that a worker measures in one pass. On a GPU, 64 make dextr 3 "
+        help="Number of networks that a worker measures in one pass. On a GPU, 64 makes dextr 3 "
         "times as fast; on a CPU, only small networks become faster. The scores differ slightly "
         "from those of one network per pass and are stored separately.",
         rich_help_panel=COMPUTE,

@@ -39,7 +39,7 @@ class FittedAggregate:
 
     @classmethod
     def fit(cls, aggregate: Proxy, reference: Sequence[Record]) -> "FittedAggregate":
-        """Learn from the records of the reference architectures.
+        """Fit an aggregate to the records of the reference architectures.
 
         Args:
             aggregate: An aggregate with a reference.
@@ -132,10 +132,10 @@ def describe_consensus(facts: Mapping[str, Any]) -> str:
     if agreement is not None:
         comparison = ""
         if agreement < LOW_AGREEMENT:
-            comparison = ", less than on any benchmark: check the ranking with --confirm"
+            comparison = ", lower than on any benchmark: check the ranking with --confirm"
         sentences.append(
-            f"The {count} proxies of {facts['label']} agree by {agreement:.2f} "
-            f"(mean rank correlation){comparison}."
+            f"The {count} proxies of {facts['label']} have a mean rank correlation of "
+            f"{agreement:.2f} with each other{comparison}."
         )
     explained = facts["explained_by_size"]
     if explained is not None:
