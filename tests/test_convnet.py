@@ -7,7 +7,7 @@ from untrained.spaces import load_space
 from untrained.spaces.convnet import (
     BlockPlan,
     ConvNeXtBlock,
-    PlannedResidualBlock,
+    ConvNetResidualBlock,
     build_block,
     count_stem_halvings,
     plan_blocks,
@@ -56,7 +56,7 @@ def test_all_kinds_of_blocks_return_the_same_shape(kind, stride, squeeze):
 
 def test_a_residual_block_adds_its_input():
     plan = BlockPlan("residual", 4, 4, 1, kernel=3, expansion=1, squeeze=False)
-    block = PlannedResidualBlock(plan).eval()
+    block = ConvNetResidualBlock(plan).eval()
     torch.nn.init.zeros_(block.steps[3].weight)
     x = torch.randn(2, 4, 5, 5)
     torch.testing.assert_close(block(x), x.relu())

@@ -18,7 +18,7 @@ from untrained.spaces.nasbench101.graph import (
     sample_spec,
     select_vertices,
 )
-from untrained.spaces.nasbench101.space import format_spec, spec_of
+from untrained.spaces.nasbench101.space import format_spec, get_spec
 from untrained.types import Task
 
 space = load_space("nasbench101")
@@ -35,7 +35,7 @@ def sample_arch(seed: int):
 @given(seeds)
 def test_samples_are_pruned_and_within_limits_and_survive_parsing(seed):
     arch = sample_arch(seed)
-    spec = spec_of(arch)
+    spec = get_spec(arch)
     assert spec.edge_count <= MAX_EDGES
     assert find_used_vertices(spec.matrix) == list(range(len(spec.ops)))
     assert len(spec.ops) <= 7
@@ -47,7 +47,7 @@ def test_samples_are_pruned_and_within_limits_and_survive_parsing(seed):
 @given(seeds)
 def test_every_order_of_the_vertices_is_the_same_architecture(seed):
     arch = sample_arch(seed)
-    spec = spec_of(arch)
+    spec = get_spec(arch)
     last = len(spec.ops) - 1
     for inner in permutations(range(1, last)):
         other = select_vertices(spec, (0, *inner, last))
@@ -105,7 +105,7 @@ def test_an_error_marks_the_position_in_a_malformed_string(text):
 def test_invalid_cells_are_rejected(text, message):
     if message is None:
         # A single dead end is only pruned.
-        assert spec_of(space.parse(text)).ops == (
+        assert get_spec(space.parse(text)).ops == (
             "input",
             A,
             "output",
@@ -120,14 +120,14 @@ def test_mutation_reaches_smaller_and_larger_cells():
     start = space.parse(GOOD)
     mutants = {space.mutate(start, rng) for _ in range(300)}
     assert start not in mutants
-    assert {2, 3, 4, 5, 6} <= {len(spec_of(arch).ops) for arch in mutants}
+    assert {2, 3, 4, 5, 6} <= {len(get_spec(arch).ops) for arch in mutants}
     assert space.parse(GOOD.replace(M, B)) in mutants  # one operation changed
 
 
 def test_all_cells_are_sampled_with_equal_probability():
     """64,542 of 423,624 cells have fewer than seven vertices, so 304.7 +- 16.1 of 2,000 samples should."""
     rng = np.random.default_rng(0)
-    specs = [spec_of(space.sample(rng)) for _ in range(2000)]
+    specs = [get_spec(space.sample(rng)) for _ in range(2000)]
     small = sum(len(spec.ops) < 7 for spec in specs)
     assert abs(small - 2000 * 64_542 / 423_624) < 4 * 16.1
     assert len(set(specs)) > 1980  # 2000^2 / 2 / 423,624 = 4.7 pairs are expected to be equal

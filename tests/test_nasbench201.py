@@ -16,7 +16,7 @@ from tests.test_spaces import find_marked_column, seeds
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import load_space
-from untrained.spaces.nasbench201 import from_index, index_of
+from untrained.spaces.nasbench201 import make_arch_from_index, find_official_index
 from untrained.types import Arch, Batch, Task
 
 OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
@@ -130,8 +130,8 @@ def test_iteration_gives_all_cells_once():
     ],
 )
 def test_published_indices_lead_to_their_cells(index, text):
-    assert str(from_index(index)) == text
-    assert index_of(nb201.parse(text)) == index
+    assert str(make_arch_from_index(index)) == text
+    assert find_official_index(nb201.parse(text)) == index
 
 
 @pytest.mark.data
@@ -141,19 +141,19 @@ def test_the_official_index_maps_both_ways():
     )
     assert len(table) == 15_625
     for index, text in zip(table["index"].tolist(), table["arch_str"], strict=True):
-        assert str(from_index(index)) == text
-        assert index_of(nb201.parse(text)) == index
+        assert str(make_arch_from_index(index)) == text
+        assert find_official_index(nb201.parse(text)) == index
 
 
 @pytest.mark.parametrize("index", [-1, 15_625])
 def test_an_index_outside_the_benchmark_is_rejected(index):
     with pytest.raises(UsageError, match="0 to 15624"):
-        from_index(index)
+        make_arch_from_index(index)
 
 
 def test_an_architecture_by_index_equals_the_parsed_one():
-    assert from_index(7) == nb201.parse(str(from_index(7)))
-    assert from_index(7) in set(nb201)
+    assert make_arch_from_index(7) == nb201.parse(str(make_arch_from_index(7)))
+    assert make_arch_from_index(7) in set(nb201)
 
 
 # ------------------------------------------------------------------------------------------------------------- networks
@@ -216,7 +216,7 @@ def test_sizes_equal_those_of_all_measured_networks(task, side, classes):
     assert len(table) == 1_386
     ours: dict[tuple[str, ...], tuple[int, int]] = {}
     for index, params, flops in zip(table["index"], table["params"], table["flops"], strict=True):
-        arch = from_index(index)
+        arch = make_arch_from_index(index)
         kind = tuple(sorted(list_ops(arch)))
         if kind not in ours:
             model = nb201.build(arch, Task(task, (3, side, side), classes))

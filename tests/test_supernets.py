@@ -10,7 +10,7 @@ from torch import nn
 
 from untrained.spaces import load_space
 from untrained.spaces.core.supernet import make_uniform_mixture, mix_branches, share_weights
-from untrained.spaces.nasbench1shot1.space import spec_of
+from untrained.spaces.nasbench1shot1.space import get_spec
 from untrained.spaces.nasbench101.graph import OPS, compute_channels
 from untrained.types import Task
 
@@ -114,7 +114,7 @@ def test_a_subnet_has_the_leading_channels_of_its_vertices(part):
         arch = space.sample(rng)
         cell = supernet.subnet(arch).layers[1]
         full = supernet.layers[1]
-        spec = spec_of(arch)
+        spec = get_spec(arch)
         used = sorted(int(name[2:]) for name, _ in arch.genes if name.startswith("op"))
         widths = compute_channels(spec, 14, 14)
         for place, node in enumerate(used, 1):

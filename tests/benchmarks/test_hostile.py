@@ -16,9 +16,9 @@ from tests.benchmarks import publishers
 from untrained.benchmarks import import_benchmark
 from untrained.errors import UsageError
 from untrained.readers.torch_file import read_torch
-from untrained.spaces.nasbench201 import from_index
+from untrained.spaces.nasbench201 import make_arch_from_index
 
-ARCHS = [str(from_index(index)) for index in range(3)]
+ARCHS = [str(make_arch_from_index(index)) for index in range(3)]
 
 
 class Hostile:

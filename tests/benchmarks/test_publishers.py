@@ -12,10 +12,10 @@ from untrained.benchmarks import BenchmarkTable, import_benchmark
 from untrained.errors import UsageError
 from untrained.readers.torch_file import read_torch
 from untrained.spaces import load_space
-from untrained.spaces.nasbench201 import from_index
+from untrained.spaces.nasbench201 import make_arch_from_index
 from untrained.types import Task
 
-ARCHS = [str(from_index(index)) for index in range(5)]
+ARCHS = [str(make_arch_from_index(index)) for index in range(5)]
 DATASETS = ("cifar10", "cifar100", "ImageNet16-120")
 INPUT_CONV_OUTPUT = "010001000", "input,conv3x3-bn-relu,output"
 

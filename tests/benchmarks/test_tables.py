@@ -14,7 +14,7 @@ from tests.conftest import find_shared
 from untrained.benchmarks import BENCHMARKS, BenchmarkTable
 from untrained.benchmarks.importers.suite_zero import ARCH_FORMATS
 from untrained.spaces import load_space
-from untrained.spaces.nasbench201 import from_index, index_of
+from untrained.spaces.nasbench201 import make_arch_from_index, find_official_index
 
 pytestmark = pytest.mark.data
 ROWS = {
@@ -100,7 +100,7 @@ def test_sources_are_listed_with_their_digests(load_table, name):
 def test_nasbench201_has_its_published_optima(load_table, dataset, optimum, index):
     value, arch = find_best(load_table("nasbench201"), dataset=dataset, split="test", epochs=200)
     assert round(value, 2) == optimum
-    assert arch == str(from_index(index))
+    assert arch == str(make_arch_from_index(index))
     other, _ = find_best(load_table("nasbench201"), dataset=dataset, split="val", epochs=200)
     assert abs(other - optimum) > 0.01
 
@@ -111,7 +111,7 @@ def test_accuracies_of_nasbench201_come_from_the_right_columns(load_table):
     source = read_csv("nasbench201", "nb201_full.csv.gz").set_index("arch_str")
     assert find_best(table, dataset="cifar10", split="val", epochs=200) == (
         pytest.approx(91.61, abs=0.005),
-        str(from_index(6111)),
+        str(make_arch_from_index(6111)),
     )
     columns = {
         ("cifar10", "val", 200): "c10_val_200_mean", ("cifar10", "test", 200): "c10_test_200",
@@ -134,8 +134,8 @@ def test_accuracies_of_nasbench201_come_from_the_right_columns(load_table):
 
 def test_nasbench201_has_costs_latencies_and_partial_metrics(load_table):
     table = load_table("nasbench201")
-    arch = from_index(1)
-    assert index_of(arch) == 1
+    arch = make_arch_from_index(1)
+    assert find_official_index(arch) == 1
     assert table.value(arch, "cifar10_params") == pytest.approx(0.802426)
     assert table.value(arch, "cifar10_flops") == pytest.approx(116.692672)
     assert table.value(arch, "cifar10_seconds_12") == pytest.approx(130.178483)
@@ -148,7 +148,7 @@ def test_nasbench201_has_costs_latencies_and_partial_metrics(load_table):
     assert table.value(
         arch, table.metric(dataset="cifar10", split="train", epochs=12)
     ) == pytest.approx(91.694)
-    assert table.value(from_index(1000), "cifar10_train_12") is None
+    assert table.value(make_arch_from_index(1000), "cifar10_train_12") is None
     assert table.value(arch, "cifar10_seconds_200_whole") == pytest.approx(4339.282751)
     assert table.value(arch, "cifar10_test_200_seed1") == pytest.approx(93.62)
 
@@ -158,7 +158,7 @@ def test_published_scores_of_nasbench201_are_kept_per_run(load_table):
     source = read_csv("nasbench201", "nb201_zc12_subset.csv.gz")
     rows = source[(source["task"] == "cifar100") & (source["run"] == "json_725")]
     score = table.score("synflow", dataset="cifar100", run="json_725")
-    archs = [from_index(index) for index in rows["index"]]
+    archs = [make_arch_from_index(index) for index in rows["index"]]
     assert np.allclose(table.values(archs, score), rows["synflow"], equal_nan=True)
     assert table.count(score) == rows["synflow"].notna().sum() == 725
     assert len({s.run for s in table.scores if s.proxy == "synflow"}) == 10

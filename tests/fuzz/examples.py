@@ -15,9 +15,9 @@ from tests.data.tiny import write_python
 from untrained import search
 from untrained.benchmarks import import_benchmark
 from untrained.spaces import load_space
-from untrained.spaces.nasbench201 import from_index
+from untrained.spaces.nasbench201 import make_arch_from_index
 
-CELLS_201 = [str(from_index(index)) for index in range(3)]
+CELLS_201 = [str(make_arch_from_index(index)) for index in range(3)]
 CELLS_TRANSNAS = ["64-41414-3_33_333", "64-41414-0_12_301"]
 CELL_101 = "010001000", "input,conv3x3-bn-relu,output"
 

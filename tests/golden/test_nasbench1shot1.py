@@ -9,7 +9,7 @@ from tests.conftest import find_shared
 from tests.golden.spaces import check_network, read_golden_file
 from untrained.errors import UsageError
 from untrained.spaces import load_space
-from untrained.spaces.nasbench1shot1.space import spec_of
+from untrained.spaces.nasbench1shot1.space import get_spec
 from untrained.spaces.nasbench101.graph import CellSpec, compute_hash, find_canonical_form
 from untrained.spaces.nasbench101.space import format_spec
 from untrained.types import Task
@@ -35,7 +35,7 @@ def test_the_listed_cells_are_the_published_ones(name):
     assert len(matrices) == info["adj_without_loose_ends_distinct"]
     assert space.size == len(archs) == len(set(archs)) == info["labelled_without_loose_ends"]
     assert (
-        len({find_canonical_form(spec_of(arch)) for arch in archs})
+        len({find_canonical_form(get_spec(arch)) for arch in archs})
         == info["hash_unique_without_loose_ends"]
     )
 
@@ -87,8 +87,8 @@ def test_networks_equal_the_official_ones(name):
         space = load_part(name, members="loose" if "loose_ends=True" in entry["name"] else "tight")
         task = Task("cifar10", tuple(entry["input_shape"][1:]), entry["num_classes"])
         arch = space.parse(format_spec(make_spec_of_entry(entry)))
-        assert spec_of(arch) == make_spec_of_entry(entry, "pruned_")
-        assert compute_hash(spec_of(arch)) == entry["hash"]
+        assert get_spec(arch) == make_spec_of_entry(entry, "pruned_")
+        assert compute_hash(get_spec(arch)) == entry["hash"]
         check_network(space.build(arch, task), entry)
 
 
@@ -104,7 +104,7 @@ def test_cells_with_published_accuracies_are_members():
         arch = load_part(f"S{number}").parse(f"{matrix}+{ops}")
         assert str(arch).split("+")[0].replace("/", "") == matrix
         members[number].add(arch)
-        cells.add(find_canonical_form(spec_of(arch)))
+        cells.add(find_canonical_form(get_spec(arch)))
     assert [len(archs) for archs in members.values()] == [2_487, 3_609]
     assert members["1"] == set(load_part("S1"))
     assert len(cells) == 5_385
@@ -115,7 +115,7 @@ def test_the_error_for_an_unlisted_cell_names_the_option_that_allows_it():
     text = f"{'0110001/0000001/0000001/' + '0000000/' * 3}0000000+input,{'maxpool3x3,' * 5}output"
     with pytest.raises(UsageError, match=r"do not form a chain.*members=tight"):
         load_part("S2").parse(text)
-    assert spec_of(load_part("S2", members="tight").parse(text)).edge_count == 5
+    assert get_spec(load_part("S2", members="tight").parse(text)).edge_count == 5
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from untrained.probe.batched import convolution_products
 from untrained.probe.batched.folds import call_folded
-from untrained.probe.batched.signatures import SignatureCache, outline_call
+from untrained.probe.batched.signatures import SignatureCache, make_call_key
 from untrained.probe.jets import Jet
 
 G = 3
@@ -27,13 +27,13 @@ def draw_jet(*shape: int) -> Jet:
 
 
 def select_network(x: Any, place: int) -> Any:
-    return Jet.of(x.value[place], x.tail[:, place]) if isinstance(x, Jet) else x[place]
+    return Jet.of(x.value[place], x.derivatives[:, place]) if isinstance(x, Jet) else x[place]
 
 
 def assert_fold_equals_calls(func: Any, stacks: list[Any], arrange: Any) -> None:
     """Assert that the fold of `func(*arrange(*stacks))` equals the function's result for each network."""
     args = arrange(*(x.value[0] if isinstance(x, Jet) else x[0] for x in stacks))
-    key, tensors = outline_call(func, args, {})
+    key, tensors = make_call_key(func, args, {})
     signature = SignatureCache().find(key, tensors, func, args, {})
     assert signature is not None
     outputs = call_folded(signature, stacks, torch.device("cpu"))
@@ -46,7 +46,7 @@ def assert_fold_equals_calls(func: Any, stacks: list[Any], arrange: Any) -> None
         ):
             pairs = [(select_network(ours, place), theirs)]
             if isinstance(theirs, Jet):
-                pairs = [(ours.value[place], theirs.value), (ours.tail[:, place], theirs.tail)]
+                pairs = [(ours.value[place], theirs.value), (ours.derivatives[:, place], theirs.derivatives)]
             for one, other in pairs:
                 torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 

@@ -318,7 +318,7 @@ def test_condition_numbers_do_not_depend_on_the_place_in_a_stack():
     pieces.insert(3, TapeResult({}).find_slice(constant))
     expected = []
     for piece in pieces:
-        first = piece.stack[piece.place, 0]
+        first = piece.stack[piece.position, 0]
         sigma = torch.linalg.svdvals(first.reshape(len(first), -1).double())
         expected.append(float(sigma[-1] / sigma[0]))
     assert compute_conditions(pieces) == pytest.approx(expected, rel=1e-7)
@@ -339,7 +339,7 @@ def test_values_of_several_stacks_are_gathered_in_order(shape):
     gathered = gather_stack([StackSlice(stack, place) for stack, place in places])
     assert torch.equal(gathered.value, torch.stack([stack.value[place] for stack, place in places]))
     assert torch.equal(
-        gathered.tail, torch.stack([stack.tail[:, place] for stack, place in places], 1)
+        gathered.derivatives, torch.stack([stack.derivatives[:, place] for stack, place in places], 1)
     )
     plain = gather_stack([StackSlice(stack.value, place) for stack, place in places])
     assert torch.equal(plain, gathered.value)

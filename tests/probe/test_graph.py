@@ -16,7 +16,7 @@ from tests.probe.test_views import DATA, count_forward_samples, to_comparable
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.graph import record_graph
-from untrained.probe.norms import NormStatistics, apply_batch_norm
+from untrained.probe.norms import NormBackwardSettings, apply_batch_norm
 from untrained.types import Batch
 
 FIRST: dict[str, Callable[[Probe], object]] = {
@@ -181,7 +181,7 @@ def test_the_second_derivative_of_batch_norm_equals_that_of_torch(affine):
     derivatives = []
     for norm in (
         F.batch_norm,
-        lambda *args, **kwargs: apply_batch_norm(NormStatistics(), *args, **kwargs)[0],
+        lambda *args, **kwargs: apply_batch_norm(NormBackwardSettings(), *args, **kwargs)[0],
     ):
         (dx,) = torch.autograd.grad(
             norm(3 * x + 1, None, None, **parts, training=True), x, g, create_graph=True

@@ -65,7 +65,7 @@ def check_function(f: Function, rows: Tensor, equal: Function | None = None) -> 
     size = out.numel()
     onto = torch.eye(size, dtype=D) if size <= 4 else draw_curve((4, size), 9)[0]
     theirs = compute_by_reverse_mode(lambda x: onto @ (equal or f)(x).flatten(), rows.clone())
-    for ours, expected in zip((out.value, *out.tail), theirs, strict=True):
+    for ours, expected in zip((out.value, *out.derivatives), theirs, strict=True):
         torch.testing.assert_close(onto @ ours.flatten(), expected, rtol=1e-9, atol=1e-9)
 
 
@@ -289,7 +289,7 @@ def test_our_average_pooling_equals_torchs_to_the_last_bit(options):
     pooled = F.avg_pool2d(Jet.of(x, torch.stack([x, x])), *options)
     assert isinstance(pooled, Jet)
     assert torch.equal(pooled.value, F.avg_pool2d(x, *options))
-    torch.testing.assert_close(pooled.tail[1], F.avg_pool2d(x, *options))
+    torch.testing.assert_close(pooled.derivatives[1], F.avg_pool2d(x, *options))
 
 
 def test_nested_forward_mode_is_wrong_and_taylor_mode_is_right():
@@ -320,7 +320,7 @@ def test_nested_forward_mode_is_wrong_and_taylor_mode_is_right():
     ) / step**2
     exact = compute_by_reverse_mode(f, rows)[2]
     assert float(differences) == pytest.approx(float(exact), rel=1e-5)
-    assert float(f(make_jet(rows)).tail[1]) == pytest.approx(float(exact), rel=1e-9)
+    assert float(f(make_jet(rows)).derivatives[1]) == pytest.approx(float(exact), rel=1e-9)
     assert abs(float(nested) - float(exact)) > 0.03 * abs(float(exact))
 
 

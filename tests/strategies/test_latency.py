@@ -25,7 +25,7 @@ from untrained.probe.flops import Operation
 from untrained.runs.ranking import rank_records
 from untrained.runs.winner import find_too_slow
 from untrained.spaces import load_space
-from untrained.spaces.nasbench201 import from_index
+from untrained.spaces.nasbench201 import make_arch_from_index
 from untrained.strategies import max_latency as _max_latency
 from untrained.strategies.latency import (
     Latency,
@@ -227,8 +227,8 @@ def predict_latencies(device: str):
     indices = np.random.default_rng(0).choice(sorted(rows), 60, replace=False).tolist()
     model = LatencyModel(count_operations)
     for index in indices[:30]:
-        model.observe(from_index(index), rows[index])
-    result = [model.predict(from_index(index)) for index in indices[30:]]
+        model.observe(make_arch_from_index(index), rows[index])
+    result = [model.predict(make_arch_from_index(index)) for index in indices[30:]]
     return np.array(result), np.array([rows[index] for index in indices[30:]])
 
 

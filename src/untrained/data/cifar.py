@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from untrained.data.images import Arrays, make_image_source, make_image_task
+from untrained.data.images import LabelledImages, make_image_source, make_image_task
 from untrained.data.parts import TEST
 from untrained.data.registry import register_source
 from untrained.data.source import DataSource
@@ -27,19 +27,19 @@ _PIXEL_BYTES = 3 * 32 * 32
 
 
 @dataclass(frozen=True)
-class _Publication:
-    """Names and sizes of the published files of one of the two data sets.
+class _CifarDataset:
+    """One of the two data sets: its published files and its classes.
 
     Attributes:
-        title: Its name.
+        title: Name in messages.
         binary_folder: Folder of the binary version.
         python_folder: Folder of the Python version.
         train_files: Names of the training files; binary ones end in `.bin`.
         test_file: Name of the test file.
         label_bytes: Bytes in front of the pixels of an image; the last one is its class.
         label_key: Key of the labels in the Python version.
-        mean: Mean of each colour.
-        std: Standard deviation of each colour.
+        mean: Mean of each colour channel, on the scale 0 to 1.
+        std: Standard deviation of each colour channel.
         classes: Names of the classes.
     """
 
@@ -66,7 +66,7 @@ _CIFAR100_CLASSES = """
     spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor
     train trout tulip turtle wardrobe whale willow_tree wolf woman worm
 """
-_CIFAR10 = _Publication(
+_CIFAR10 = _CifarDataset(
     title="CIFAR-10",
     binary_folder="cifar-10-batches-bin",
     python_folder="cifar-10-batches-py",
@@ -78,7 +78,7 @@ _CIFAR10 = _Publication(
     std=(0.2470, 0.2435, 0.2616),
     classes=tuple(_CIFAR10_CLASSES.split()),
 )
-_CIFAR100 = _Publication(
+_CIFAR100 = _CifarDataset(
     title="CIFAR-100",
     binary_folder="cifar-100-binary",
     python_folder="cifar-100-python",
@@ -94,68 +94,69 @@ _CIFAR100 = _Publication(
 
 @register_source("CIFAR-10, from the publisher's files under the data root")
 def cifar10(argument: str, like: Task, root: Path) -> DataSource:
-    return _open_publication(_CIFAR10, make_image_task("cifar10", like, classes=10), root)
+    return _open_dataset(_CIFAR10, make_image_task("cifar10", like, classes=10), root)
 
 
 @register_source(
     "CIFAR-100 with its hundred fine classes, from the publisher's files under the data root"
 )
 def cifar100(argument: str, like: Task, root: Path) -> DataSource:
-    return _open_publication(_CIFAR100, make_image_task("cifar100", like, classes=100), root)
+    return _open_dataset(_CIFAR100, make_image_task("cifar100", like, classes=100), root)
 
 
-def _open_publication(publication: _Publication, task: Task, root: Path) -> DataSource:
-    images, labels = _read_images(publication, publication.train_files, root)
-    statistics = (torch.tensor(publication.mean), torch.tensor(publication.std))
-    read_test = partial(_read_images, publication, (publication.test_file,), root)
+def _open_dataset(dataset: _CifarDataset, task: Task, root: Path) -> DataSource:
+    images, labels = _read_images(dataset, dataset.train_files, root)
+    statistics = (torch.tensor(dataset.mean), torch.tensor(dataset.std))
+    read_test = partial(_read_images, dataset, (dataset.test_file,), root)
     return make_image_source(
         images,
         labels,
         task,
         statistics,
         published_parts={TEST: read_test},
-        classes=publication.classes,
+        classes=dataset.classes,
     )
 
 
-def _read_images(publication: _Publication, names: Sequence[str], root: Path) -> Arrays:
+def _read_images(dataset: _CifarDataset, names: Sequence[str], root: Path) -> LabelledImages:
     """Read the images (N, H, W, C) and the labels of some files.
 
     Raises:
         UsageError: The files do not exist.
     """
-    binary_files = tuple(root / publication.binary_folder / f"{name}.bin" for name in names)
-    python_files = tuple(root / publication.python_folder / name for name in names)
+    binary_files = tuple(root / dataset.binary_folder / f"{name}.bin" for name in names)
+    python_files = tuple(root / dataset.python_folder / name for name in names)
     for files in (binary_files, python_files):
         if all(file.is_file() for file in files):
             states = tuple(read_file_state(file) for file in files)
-            return _read_files(publication, files, states)
+            return _read_files(dataset, files, states)
 
-    binary_example = f"{publication.binary_folder}/{names[0]}.bin"
-    python_example = f"{publication.python_folder}/{names[0]}"
+    binary_example = f"{dataset.binary_folder}/{names[0]}.bin"
+    python_example = f"{dataset.python_folder}/{names[0]}"
     if len(names) > 1:
         binary_example += f" to _{len(names)}.bin"
         python_example += f" to _{len(names)}"
     raise UsageError(
-        f"{publication.title} is not under {root}: looked for {binary_example} and for "
+        f"{dataset.title} is not under {root}: looked for {binary_example} and for "
         f"{python_example}. Unpack the publisher's archive there, or name another folder with "
         "--data-root or UNTRAINED_DATA. Without it, --data digits needs no files."
     )
 
 
-# `states` are sizes and times of the files, so that changed files are read again.
+# `states` (sizes and modification times) are part of the cache key, so that changed files are read
+# again.
 @lru_cache(maxsize=8)
 def _read_files(
-    publication: _Publication, files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]
-) -> Arrays:
-    """Read files, and keep the result in memory while they do not change."""
+    dataset: _CifarDataset, files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]
+) -> LabelledImages:
+    """Return the images and labels of all files together; cached while the files do not change."""
     pixels = []
     labels = []
     for file in files:
         if file.suffix == ".bin":
-            file_pixels, file_labels = _read_binary_file(file, publication)
+            file_pixels, file_labels = _read_binary_file(file, dataset)
         else:
-            file_pixels, file_labels = _read_python_file(file, publication)
+            file_pixels, file_labels = _read_python_file(file, dataset)
         pixels.append(file_pixels)
         labels.append(file_labels)
     # The publisher stores the red, the green and the blue plane of an image one after the other.
@@ -163,22 +164,24 @@ def _read_files(
     return planes.permute(0, 2, 3, 1).contiguous(), torch.cat(labels)
 
 
-def _read_binary_file(file: Path, publication: _Publication) -> tuple[Tensor, Tensor]:
+def _read_binary_file(file: Path, dataset: _CifarDataset) -> tuple[Tensor, Tensor]:
+    """Return pixels (N, 3072) and labels (N,)."""
     content = np.fromfile(file, dtype=np.uint8)
-    image_bytes = publication.label_bytes + _PIXEL_BYTES
+    image_bytes = dataset.label_bytes + _PIXEL_BYTES
     if content.size == 0 or content.size % image_bytes:
         raise UsageError(
             f"{file} is damaged: {content.size} bytes is not a whole number of "
             f"{image_bytes:,}-byte images"
         )
     rows = torch.from_numpy(content).reshape(-1, image_bytes)
-    labels = rows[:, publication.label_bytes - 1].long()
-    return rows[:, publication.label_bytes :], labels
+    labels = rows[:, dataset.label_bytes - 1].long()
+    return rows[:, dataset.label_bytes :], labels
 
 
-def _read_python_file(file: Path, publication: _Publication) -> tuple[Tensor, Tensor]:
+def _read_python_file(file: Path, dataset: _CifarDataset) -> tuple[Tensor, Tensor]:
+    """Return pixels (N, 3072) and labels (N,)."""
     content = read_pickle(file)
-    label_key = publication.label_key
+    label_key = dataset.label_key
     if not isinstance(content, dict) or not {b"data", label_key} <= content.keys():
         raise UsageError(
             f"{file} is damaged: it is not a dictionary of data and {label_key.decode()}"

@@ -2,7 +2,7 @@
 
     logit = bias + first order + second order + third order + gates
 
-    first order   a weight of each identifier and of each dense column
+    first order   a weight per identifier and per dense column
     second order  <u_a, u_b> for two pairs of columns
     third order   sum_k p_k q_k r_k for one triple of columns, which no sum of pairs can express
     gates         a dense column times a weight of an identifier
@@ -67,8 +67,8 @@ def clicks(argument: str, like: Task, root: Path) -> DataSource:
     facts = {
         "rows": f"{rows:,} ({counts}), synthetic",
         "label": f"1 in {labels.mean():.1%} of the rows",
-        "columns": f"{DENSE_COLUMNS} dense, {len(VOCABULARIES)} of identifiers "
-        f"({sizes} different ones)",
+        "columns": f"{DENSE_COLUMNS} dense, {len(VOCABULARIES)} identifiers "
+        f"({sizes} different values)",
         "planted": f"pairs {PAIRS}, triple {TRIPLE}, gates (dense, identifiers) {GATES}",
     }
     column_count = DENSE_COLUMNS + len(VOCABULARIES)

@@ -36,13 +36,13 @@ _LARGEST_CROP = 384
 @register_source("Gaussian noise of any shape, random labels")
 def noise(argument: str, like: Task, root: Path) -> DataSource:
     task = replace(like, dataset="noise")
-    return _make_unlabelled_source(task, lambda generator: _draw_noise(task, generator))
+    return _make_random_source(task, lambda generator: _draw_noise(task, generator))
 
 
 @register_source("crops of two photographs (a temple, a flower), random labels")
 def photos(argument: str, like: Task, root: Path) -> DataSource:
     task = make_image_task("photos", like)
-    return _make_unlabelled_source(task, lambda generator: _draw_crop(task, generator))
+    return _make_random_source(task, lambda generator: _draw_crop(task, generator))
 
 
 @register_source("1,797 handwritten digits of 8x8 pixels, enlarged")
@@ -55,9 +55,7 @@ def digits(argument: str, like: Task, root: Path) -> DataSource:
     return make_image_source(images, labels, task, classes=tuple("0123456789"))
 
 
-def _make_unlabelled_source(
-    task: Task, draw_input: Callable[[torch.Generator], Tensor]
-) -> DataSource:
+def _make_random_source(task: Task, draw_input: Callable[[torch.Generator], Tensor]) -> DataSource:
     """Make a source of random samples, each with a random label."""
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
@@ -99,7 +97,7 @@ def _draw_integer(low: int, high: int, generator: torch.Generator) -> int:
 
 @cache
 def _read_photographs() -> tuple[tuple[Tensor, Tensor, Tensor], ...]:
-    """Read both photographs, (H, W, 3) of uint8, with mean and deviation of their channels."""
+    """Return both photographs, (H, W, 3) of uint8, each with mean and std of its channels."""
     photographs = []
     for name in ("china.jpg", "flower.jpg"):
         image = Image.open(_find_bundled_file("images", name), formats=["JPEG"]).convert("RGB")

@@ -33,7 +33,7 @@ def hf(argument: str, like: Task, root: Path) -> DataSource:
     try:
         splits = load_dataset(argument)
     except Exception as error:
-        # The name may be wrong or the network down; the message of the package tells which.
+        # The name may be wrong or the network down; the message of the package says which.
         reason = " ".join(str(error).split())
         raise UsageError(f"hf:{argument} cannot be loaded: {reason}") from error
 
@@ -55,7 +55,7 @@ def _list_rows(table: Any, name: str, split: str, part: str, problems: Problems)
     image_column = _find_column(table, "Image", name)
     label_column = _find_column(table, "ClassLabel", name)
     classes = table.features[label_column].names
-    undecoded_table = _keep_encoded(table)
+    undecoded_table = _disable_decoding(table)
     files = []
     for row, label in enumerate(table[label_column]):
         row_name = f"{split}/{row}"
@@ -85,10 +85,10 @@ def _find_column(table: Any, kind: str, name: str) -> str:
     )
 
 
-def _keep_encoded(table: Any) -> Any:
+def _disable_decoding(table: Any) -> Any:
     """Return the table with pictures as the bytes of their files.
 
-    Otherwise the package would decode files of all formats, also of those that we reject.
+    Otherwise the package would decode files of all formats, including those that we reject.
     """
     for name, feature in table.features.items():
         if type(feature).__name__ == "Image":

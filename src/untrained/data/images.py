@@ -12,13 +12,13 @@ from untrained.data.source import DataSource
 from untrained.errors import UsageError
 from untrained.types import Batch, Task
 
-Arrays = tuple[Tensor, Tensor]  # images (N, H, W, C) of uint8 and their labels (N,)
+LabelledImages = tuple[Tensor, Tensor]  # images (N, H, W, C) of uint8 and their labels (N,)
 _IMAGES_FOR_STATISTICS = 2000
 _IMAGES_PER_STEP = 1000  # images that are resized at once
 
 
 def make_image_task(name: str, like: Task, classes: int | None = None) -> Task:
-    """Make the task of image data.
+    """Make the task of a source of images.
 
     Args:
         name: Name of the data.
@@ -45,7 +45,7 @@ def make_image_source(
     task: Task,
     statistics: tuple[Tensor, Tensor] | None = None,
     *,
-    published_parts: Mapping[str, Callable[[], Arrays]] | None = None,
+    published_parts: Mapping[str, Callable[[], LabelledImages]] | None = None,
     classes: tuple[str, ...] = (),
 ) -> DataSource:
     """Make a source of images, which are resized to the task and normalised per channel.

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from untrained.data.images import Arrays, make_image_task
+from untrained.data.images import LabelledImages, make_image_task
 from untrained.data.npz import make_source_from_parts, read_npz
 from untrained.data.parts import TEST, TRAIN
 from untrained.data.registry import register_source
@@ -67,8 +67,8 @@ def _open_folder(
     return make_source_from_parts(_read_folder(folder), task, statistics, classes)
 
 
-def _read_folder(folder: Path) -> dict[str, Arrays]:
-    """Read the training and the test images of a folder."""
+def _read_folder(folder: Path) -> dict[str, LabelledImages]:
+    """Return the training and the test images of a folder, by part."""
     files = []
     for name in _FILE_NAMES:
         for file in (folder / name, folder / f"{name}.gz"):
@@ -88,10 +88,13 @@ def _read_folder(folder: Path) -> dict[str, Arrays]:
     return read_npz(archives[0])
 
 
-# `states` are sizes and times of the files, so that changed files are read again.
+# `states` (sizes and modification times) are part of the cache key, so that changed files are read
+# again.
 @lru_cache(maxsize=4)
-def _read_files(files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]) -> dict[str, Arrays]:
-    """Read the four files, and keep the result in memory while they do not change."""
+def _read_files(
+    files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]
+) -> dict[str, LabelledImages]:
+    """Return the images of the four files by part; cached while the files do not change."""
     train_images, train_labels, test_images, test_labels = files
     return {
         TRAIN: _read_part(train_images, train_labels),
@@ -99,7 +102,7 @@ def _read_files(files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]) ->
     }
 
 
-def _read_part(image_file: Path, label_file: Path) -> Arrays:
+def _read_part(image_file: Path, label_file: Path) -> LabelledImages:
     images = _read_idx(image_file, axes=3)
     labels = _read_idx(label_file, axes=1)
     if len(images) != len(labels):
@@ -122,8 +125,8 @@ def _read_idx(file: Path, axes: int) -> Tensor:
     shape: tuple[int, ...] = ()
     if len(content) > start:
         shape = tuple(np.frombuffer(content[4:start], dtype=">u4").tolist())
-    is_header_right = content[:4] == bytes((0, 0, _UNSIGNED_BYTES, axes))
-    if not is_header_right or math.prod(shape) != len(content) - start:
+    is_header_valid = content[:4] == bytes((0, 0, _UNSIGNED_BYTES, axes))
+    if not is_header_valid or math.prod(shape) != len(content) - start:
         raise UsageError(
             f"{file} is damaged: it is not an IDX file of bytes with {axes} axes, or it is cut off"
         )

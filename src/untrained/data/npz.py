@@ -1,4 +1,4 @@
-"""Images in numpy archives: `x` and `y`, or `x_train` and `y_train`, perhaps with other parts.
+"""Images in numpy archives: `x` and `y`, or `x_train` and `y_train`, optionally other parts.
 
 Archives are read without pickles, so that a file from the internet cannot run code.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from untrained.data.images import Arrays, make_image_source, make_image_task
+from untrained.data.images import LabelledImages, make_image_source, make_image_task
 from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.data.registry import register_source
 from untrained.data.source import DataSource
@@ -44,7 +44,7 @@ def npz(argument: str, like: Task, root: Path) -> DataSource:
 
 
 def make_source_from_parts(
-    parts: Mapping[str, Arrays],
+    parts: Mapping[str, LabelledImages],
     task: Task,
     statistics: tuple[torch.Tensor, torch.Tensor] | None = None,
     classes: tuple[str, ...] = (),
@@ -60,25 +60,25 @@ def make_source_from_parts(
     )
 
 
-def read_npz(path: Path) -> dict[str, Arrays]:
+def read_npz(path: Path) -> dict[str, LabelledImages]:
     """Read images and labels of every part in an archive.
 
     Raises:
-        UsageError: The file cannot be read, or holds something else.
+        UsageError: The file cannot be read, or does not contain such arrays.
     """
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     try:
-        content = fingerprint_file(path)
+        fingerprint = fingerprint_file(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
-    return _read_content(path, content)
+    return _read_archive(path, fingerprint)
 
 
-# The fingerprint is an argument, so that a changed file is read again.
+# The fingerprint is part of the cache key, so that a changed file is read again.
 @lru_cache(maxsize=4)
-def _read_content(path: Path, content: str) -> dict[str, Arrays]:
-    """Read an archive, and keep the result in memory while its content is the same."""
+def _read_archive(path: Path, fingerprint: str) -> dict[str, LabelledImages]:
+    """Return the images and labels of every part; cached while the file does not change."""
     names = list_npz_names(path)
     names_by_part = {}
     for part, candidates in _ARRAY_NAMES.items():
@@ -96,13 +96,14 @@ def _read_content(path: Path, content: str) -> dict[str, Arrays]:
     arrays = read_npz_arrays(path, needed_names)
     parts = {}
     for part, (image_name, label_name) in names_by_part.items():
-        parts[part] = _check_images(path, arrays, image_name, label_name)
+        parts[part] = _convert_part(path, arrays, image_name, label_name)
     return parts
 
 
-def _check_images(
+def _convert_part(
     path: Path, arrays: Mapping[str, np.ndarray], image_name: str, label_name: str
-) -> Arrays:
+) -> LabelledImages:
+    """Check the two arrays of a part, and return them as tensors."""
     images = arrays[image_name]
     labels = arrays[label_name]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.size == 0:

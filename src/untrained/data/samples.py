@@ -23,7 +23,7 @@ from untrained.types import Batch, Task
 DATASET_NAME = "tensor"
 # Samples whose labels are read to find out how many classes there are.
 _LABELS_READ = 1024
-_FORMS = "give a tensor of inputs, or a pair (inputs, targets)"
+_EXPECTED_DATA = "give a tensor of inputs, or a pair (inputs, targets)"
 
 
 class Samples(Protocol):
@@ -80,7 +80,7 @@ def read_samples(data: object) -> tuple[Tensor, Tensor | None]:
     """
     entries = data if isinstance(data, tuple) else (data,)
     if len(entries) not in (1, 2):
-        raise UsageError(f"data is a tuple of {len(entries)}; {_FORMS}")
+        raise UsageError(f"data is a tuple of {len(entries)}; {_EXPECTED_DATA}")
     inputs = _read_tensor(entries[0], "inputs")
     _check_inputs(inputs)
     if len(entries) == 1 or entries[1] is None:
@@ -152,31 +152,32 @@ class _DatasetSamples:
         self._name = name
         # A sample may be augmented at random, so each one is read once: otherwise proxies that
         # need a different number of samples would see different ones.
-        self._read_entries: dict[int, object] = {}
+        self._cached_samples: dict[int, object] = {}
 
     def read_first_input(self) -> Tensor:
-        inputs, _ = self._read([0])
+        inputs, _ = self._read_samples([0])
         return inputs
 
     def make_source(self, task: Task) -> DataSource:
         def draw(samples: int, generator: torch.Generator) -> Batch:
             order = torch.randperm(self._count, generator=generator)
-            inputs, targets = self._read(order[:samples].tolist())
+            inputs, targets = self._read_samples(order[:samples].tolist())
             if targets is None:
                 targets = draw_random_labels(self._count, task, generator)[:samples]
             return Batch(inputs, targets)
 
         return DataSource(task, draw)
 
-    def _read(self, indices: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    def _read_samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        """Return the samples with these indices as one batch."""
         for index in indices:
-            if index in self._read_entries:
+            if index in self._cached_samples:
                 continue
             try:
-                self._read_entries[index] = self._dataset[index]
+                self._cached_samples[index] = self._dataset[index]
             except Exception as error:
                 raise user_code_error(self._name, f"for sample {index}", error) from error
-        entries = [self._read_entries[index] for index in indices]
+        entries = [self._cached_samples[index] for index in indices]
         try:
             batch = default_collate(entries)
         except Exception as error:
@@ -199,30 +200,31 @@ class _LoaderSamples:
         self._targets: list[Tensor] = []
 
     def read_first_input(self) -> Tensor:
-        inputs, _ = self._read(1)
+        inputs, _ = self._read_samples(1)
         return inputs
 
     def make_source(self, task: Task) -> DataSource:
         def draw(samples: int, generator: torch.Generator) -> Batch:
-            inputs, targets = self._read(samples)
+            inputs, targets = self._read_samples(samples)
             if targets is None:
                 targets = draw_random_labels(samples, task, generator)[: len(inputs)]
             return Batch(inputs, targets)
 
         return DataSource(task, draw)
 
-    def _read(self, samples: int) -> tuple[Tensor, Tensor | None]:
+    def _read_samples(self, count: int) -> tuple[Tensor, Tensor | None]:
+        """Return the first samples of the loader, or all if it has fewer."""
         # The loader is iterated once, and only as far as needed: it may shuffle, and it may never
         # end. A loader that shuffles uses torch's global random state, which belongs to the caller.
         with torch.random.fork_rng(devices=[]):
-            while sum(map(len, self._inputs)) < samples and self._read_next_batch():
+            while sum(map(len, self._inputs)) < count and self._read_next_batch():
                 pass
         if not self._inputs:
             raise UsageError("the DataLoader has no samples; give at least one")
-        inputs = torch.cat(self._inputs)[:samples]
+        inputs = torch.cat(self._inputs)[:count]
         if not self._targets:
             return inputs, None
-        return inputs, torch.cat(self._targets)[:samples]
+        return inputs, torch.cat(self._targets)[:count]
 
     def _read_next_batch(self) -> bool:
         """Read one more batch; return whether there was one."""
@@ -265,7 +267,7 @@ def _read_tensor(value: object, role: str) -> Tensor:
             ) from error
     if not isinstance(value, Tensor):
         raise UsageError(
-            f"the {role} are {show_value(value)}; {_FORMS}, such as torch.randn(8, 3, 32, 32)"
+            f"the {role} are {show_value(value)}; {_EXPECTED_DATA}, such as torch.randn(8, 3, 32, 32)"
         )
     if value.device.type == "meta":
         raise UsageError(

@@ -21,7 +21,7 @@ from untrained.probe.layers import LAYERS
 
 _STACKS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 VersionedTensor = tuple[Tensor, int]  # a tensor and its version when it was recorded
-DrawSigns = Callable[[Tensor, int], Tensor]  # (feature, its place) -> +-1 of its shape
+DrawSigns = Callable[[Tensor, int], Tensor]  # (feature, its index) -> +-1 of its shape
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Blocks:
     @cached_property
     def spectra(self) -> tuple[Tensor, ...]:
         """Eigenvalues of the channel covariance of each feature, float64."""
-        return tuple(_covariance_spectrum(feature) for feature in self.features)
+        return tuple(_compute_covariance_spectrum(feature) for feature in self.features)
 
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:
@@ -87,7 +87,7 @@ def measure_blocks(trunk: Sequence[Tensor], draw_signs: DrawSigns) -> Blocks:
     passes = []
     for k in range(len(features) - 1, 0, -1):
         g_out = draw_signs(features[k], k)
-        passes.append(_pass_gradient(features[k - 1], features[k], g_out))
+        passes.append(_propagate_gradient(features[k - 1], features[k], g_out))
     passes.reverse()
     return Blocks(tuple(feature.detach() for feature in features), tuple(passes))
 
@@ -153,7 +153,7 @@ def record_trunk(
             handle.remove()
 
 
-def _pass_gradient(
+def _propagate_gradient(
     before: Tensor,
     after: Tensor,
     g_out: Tensor,
@@ -182,7 +182,7 @@ def _match_resolution(g_in: Tensor, g_out: Tensor) -> Tensor:
     return F.pixel_unshuffle(g_in[:, :, : factor * height, : factor * width], factor)
 
 
-def _covariance_spectrum(feature: Tensor) -> Tensor:
+def _compute_covariance_spectrum(feature: Tensor) -> Tensor:
     X = flatten_positions(feature).double()
     centred = X - X.mean(0)
     eigenvalues: Tensor = torch.linalg.eigvalsh(centred.mT @ centred / len(X))

@@ -58,7 +58,7 @@ def measure_by_taylor_mode(network: Network, u1: Tensor, u2: Tensor) -> Motion:
         raise Unscorable("disconnected", "the output does not depend on the input")
     # Copies made outside inference mode are ordinary tensors, which autograd accepts.
     with torch.inference_mode(False):
-        velocity, acceleration = out.tail.flatten(1).clone()
+        velocity, acceleration = out.derivatives.flatten(1).clone()
         return out.value.flatten().clone(), velocity, acceleration
 
 

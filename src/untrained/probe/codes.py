@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from untrained.probe.jets import Args, Kwargs, TorchFunction, find_functions
 
-_NAMES = """
+_NONLINEARITY_NAMES = """
 relu relu6 leaky_relu prelu rrelu elu selu celu gelu silu mish hardswish hardtanh hardsigmoid
 sigmoid tanh softplus softsign tanhshrink softshrink hardshrink logsigmoid threshold
 """.split()
@@ -24,7 +24,7 @@ sigmoid tanh softplus softsign tanhshrink softshrink hardshrink logsigmoid thres
 
 def _find_nonlinearities() -> frozenset[TorchFunction]:
     functions: list[TorchFunction] = []
-    for name in _NAMES:
+    for name in _NONLINEARITY_NAMES:
         functions.extend(find_functions(name, f"{name}_"))
     return frozenset(functions)
 

@@ -155,17 +155,18 @@ def inverse_conditions(features: Sequence[Feature]) -> Tensor:
 
 
 def condition_ratios(features: Sequence[Feature]) -> Tensor:
-    """Return the same for features of any number of networks; NaN for one that is not finite.
+    """Return sigma_min / sigma_max of each feature's matrix; NaN if it is not finite.
 
+    The features may belong to several networks.
     Matrices of equal shape are computed together: the singular values are the square roots of the
-    extreme eigenvalues of the float64 Gram matrices (of the smaller side). Squaring costs half of
+    extreme eigenvalues of the float64 Gram matrices (of the smaller side). Squaring loses half of
     the digits, which still leaves the ratio accurate to 1e-8.
     """
     return map_by_shape([feature.matrix() for feature in features], _inverse_condition)
 
 
 def stacked_condition_ratios(stacks: Sequence[Tensor]) -> Tensor:
-    """Return the same for stacks of matrices, (k, m, n) each, one ratio per matrix in order."""
+    """Return sigma_min / sigma_max of each matrix of some stacks, (k, m, n) each, in order."""
     return _map_stacks_by_shape(stacks, _inverse_condition)
 
 

@@ -6,7 +6,7 @@ device.
 
 Convolutions, matrix products and attention are counted by torch's own formulas, two operations per
 multiply-add. The formulas below add what torch leaves out, in the same convention. Elementwise
-functions, normalisation, pooling, interpolation and functions that only move numbers count as 0, as
+functions, normalisation, pooling, interpolation and functions that only move entries count as 0, as
 in torch and in the literature. Every other operation has an unknown count (None), never 0.
 """
 
@@ -125,7 +125,7 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs) if infer_result is None else infer_result(args[0])
         flops = _count_flops(func, args, kwargs, out)
         memory = 0
-        for tensor in _new_tensors(func, out):
+        for tensor in _find_new_tensors(func, out):
             memory += tensor.numel() * tensor.element_size()
         self.operations.append(Operation(_describe_call(func, args), flops, memory))
         return out
@@ -158,8 +158,10 @@ def find_uncounted(operations: Iterable[Operation]) -> list[str]:
 # ------------------------------------------------- formulas that torch does not have
 
 
-def _flops_of_layer(args: Args, out: object) -> int:
-    """One layer of an LSTM in one direction on a CPU: `mkldnn_rnn_layer(input, W_ih, W_hh, ...)`.
+def _count_lstm_layer(args: Args, out: object) -> int:
+    """Count one layer of an LSTM in one direction on a CPU.
+
+    The call is `mkldnn_rnn_layer(input, W_ih, W_hh, ...)`.
 
     Every step of every sequence multiplies its input by W_ih and its hidden state by W_hh.
     """
@@ -167,10 +169,11 @@ def _flops_of_layer(args: Args, out: object) -> int:
     return 2 * _count_steps(inputs) * _count_matrix_entries(args[1:5])
 
 
-def _flops_of_recurrent_network(args: Args, out: object) -> int:
-    """All layers and directions of an LSTM, GRU or RNN on a GPU: `_cudnn_rnn(input, weights, ...)`.
+def _count_recurrent_network(args: Args, out: object) -> int:
+    """Count all layers and directions of an LSTM, GRU or RNN on a GPU.
 
-    Every step multiplies once by every matrix: W_ih and W_hh of all gates and, with projections, W_hr.
+    The call is `_cudnn_rnn(input, weights, ...)`. Every step multiplies once by every matrix: W_ih
+    and W_hh of all gates and, with projections, W_hr.
     """
     inputs, weights = args[:2]
     return 2 * _count_steps(inputs) * _count_matrix_entries(weights)
@@ -185,33 +188,33 @@ def _count_steps(inputs: Tensor) -> int:
 
 
 def _count_matrix_entries(weights: Iterable[Tensor]) -> int:
-    """Entries of all matrices; biases are vectors."""
+    """Return the number of entries of all matrices; biases are vectors and do not count."""
     return sum(weight.numel() for weight in weights if weight.ndim == 2)
 
 
-def _flops_of_bilinear(args: Args, out: object) -> int:
-    """x A y for every output, `_trilinear(x, A, y, ...)`: A y first, then its product with x."""
+def _count_bilinear(args: Args, out: object) -> int:
+    """Count x A y for every output, `_trilinear(x, A, y, ...)`: A y first, then times x."""
     x, weight, _ = args[:3]
     outputs, left, right = weight.shape
     return int(2 * x.shape[0] * outputs * (left * right + left))
 
 
-def _flops_of_matrix_vector(args: Args, out: object) -> int:
+def _count_matrix_vector(args: Args, out: object) -> int:
     matrix = args[-2]  # mv(matrix, vector), addmv(bias, matrix, vector)
     return int(2 * matrix.numel())
 
 
-def _flops_of_dot(args: Args, out: object) -> int:
+def _count_dot(args: Args, out: object) -> int:
     return int(2 * args[0].numel())
 
 
-def _flops_of_product_sum(args: Args, out: object) -> int:
-    """addbmm(bias, a, b), addmm(bias, a, b), baddbmm(bias, a, b), also in place."""
+def _count_product_sum(args: Args, out: object) -> int:
+    """Count addbmm(bias, a, b), addmm(bias, a, b) and baddbmm(bias, a, b), also in place."""
     left, right = args[1:3]
     return int(2 * left.numel() * right.shape[-1])
 
 
-def _flops_of_convolution_over_time(args: Args, out: object) -> int:
+def _count_convolution_over_time(args: Args, out: object) -> int:
     """Count conv_tbc(input, weight, ...).
 
     The weight is (kernel, inputs, outputs) and out is (time, batch, outputs).
@@ -222,20 +225,20 @@ def _flops_of_convolution_over_time(args: Args, out: object) -> int:
 
 
 _FORMULAS: dict[str, Callable[[Args, object], int]] = {
-    "_cudnn_rnn": _flops_of_recurrent_network,
-    "_trilinear": _flops_of_bilinear,
-    "addbmm": _flops_of_product_sum,
-    "addbmm_": _flops_of_product_sum,
-    "addmm_": _flops_of_product_sum,
-    "addmv": _flops_of_matrix_vector,
-    "addmv_": _flops_of_matrix_vector,
-    "baddbmm_": _flops_of_product_sum,
-    "conv_tbc": _flops_of_convolution_over_time,
-    "dot": _flops_of_dot,
-    "miopen_rnn": _flops_of_recurrent_network,
-    "mkldnn_rnn_layer": _flops_of_layer,
-    "mv": _flops_of_matrix_vector,
-    "vdot": _flops_of_dot,
+    "_cudnn_rnn": _count_recurrent_network,
+    "_trilinear": _count_bilinear,
+    "addbmm": _count_product_sum,
+    "addbmm_": _count_product_sum,
+    "addmm_": _count_product_sum,
+    "addmv": _count_matrix_vector,
+    "addmv_": _count_matrix_vector,
+    "baddbmm_": _count_product_sum,
+    "conv_tbc": _count_convolution_over_time,
+    "dot": _count_dot,
+    "miopen_rnn": _count_recurrent_network,
+    "mkldnn_rnn_layer": _count_lstm_layer,
+    "mv": _count_matrix_vector,
+    "vdot": _count_dot,
 }
 
 
@@ -250,7 +253,7 @@ def _count_flops(
     if formula is not None:
         return int(formula(*args, **kwargs, out_val=out))
     if func.namespace == "aten":
-        own_formula = _FORMULAS.get(_get_name(func))
+        own_formula = _FORMULAS.get(_get_function_name(func))
         if own_formula is not None:
             return own_formula(args, out)
     if _has_no_products(func):
@@ -262,12 +265,12 @@ def _count_flops(
 def _has_no_products(func: OpOverload) -> bool:
     """Whether a function has no multiply-adds.
 
-    Such functions make tensors from nothing, return views, or compute number by number.
+    Such functions create tensors, return views, or compute entry by entry.
     """
     if func.namespace not in ("aten", "prims"):
         return False
     # In-place versions end with an underscore.
-    name = _get_name(func).rstrip("_")
+    name = _get_function_name(func).rstrip("_")
     if torch.Tag.pointwise in func.tags or name in _WITHOUT_PRODUCTS:
         return True
     if not any("Tensor" in str(argument.type) for argument in func._schema.arguments):
@@ -276,7 +279,7 @@ def _has_no_products(func: OpOverload) -> bool:
     return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
 
 
-def _get_name(func: OpOverload) -> str:
+def _get_function_name(func: OpOverload) -> str:
     return str(func._schema.name).partition("::")[2]
 
 
@@ -292,14 +295,14 @@ def _describe_call(func: OpOverload, args: Args) -> str:
     return f"{name} {kernel}"
 
 
-def _new_tensors(func: OpOverload, out: object) -> Iterator[Tensor]:
+def _find_new_tensors(func: OpOverload, out: object) -> Iterator[Tensor]:
     """Yield the results that the schema of the function does not declare as aliases of arguments."""
     results = out if isinstance(out, tuple | list) else (out,)
     declared = func._schema.returns
-    for place, result in enumerate(results):
+    for index, result in enumerate(results):
         alias = None
         if declared:
             # A function that returns a list declares a single result.
-            alias = declared[min(place, len(declared) - 1)].alias_info
+            alias = declared[min(index, len(declared) - 1)].alias_info
         if isinstance(result, Tensor) and alias is None:
             yield result

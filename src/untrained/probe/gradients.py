@@ -87,7 +87,7 @@ def run_loss_pass(
         """Multiply the output of a layer with its gradient as soon as that is available."""
         if use.output is None:
             return
-        _, weight, _ = _layer_arguments(*use.args, **use.kwargs)
+        _, weight, _ = _parse_layer_arguments(*use.args, **use.kwargs)
         # Channels are brought to the second axis; all later axes are positions.
         saliency = (use.output * gradient).movedim(CHANNEL_AXIS[use.func], 1)
         if gradient.ndim > 2:
@@ -162,7 +162,7 @@ def _find_factors(
     graph: Graph,
     weights: Mapping[str, Tensor],
 ) -> Iterator[tuple[Tensor, GradientEdge]]:
-    """Yield a = W x of every layer and the place of its gradient.
+    """Yield a = W x of every layer and the autograd edge of its gradient.
 
     A weight that is also used in another way is yielded itself.
     """
@@ -185,7 +185,7 @@ def _find_weight_name(use: ParameterUse) -> str | None:
 
     None if the weight or bias is computed, or if the input is a parameter.
     """
-    input, weight, bias = _layer_arguments(*use.args, **use.kwargs)
+    input, weight, bias = _parse_layer_arguments(*use.args, **use.kwargs)
     if id(weight) not in use.constants or id(input) in use.constants:
         return None
     if bias is not None and id(bias) not in use.constants:
@@ -196,14 +196,14 @@ def _find_weight_name(use: ParameterUse) -> str | None:
 def _subtract_bias(use: ParameterUse) -> Tensor:
     output = use.output
     assert output is not None  # the use is a layer
-    _, _, bias = _layer_arguments(*use.args, **use.kwargs)
+    _, _, bias = _parse_layer_arguments(*use.args, **use.kwargs)
     if bias is None:
         return output
     axis = CHANNEL_AXIS[use.func]
     return (output.movedim(axis, -1) - bias).movedim(-1, axis)
 
 
-def _layer_arguments(
+def _parse_layer_arguments(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,

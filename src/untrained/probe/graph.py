@@ -18,7 +18,7 @@ from untrained.probe.blocks import VersionedTensor, find_blocks, record_trunk
 from untrained.probe.circle import Network
 from untrained.probe.codes import SignCode, SignRecorder
 from untrained.probe.jets import Args, Kwargs, TorchFunction, find_functions
-from untrained.probe.norms import NormStatistics, apply_batch_norm
+from untrained.probe.norms import NormBackwardSettings, apply_batch_norm
 from untrained.probe.tracking import ParameterTracker
 
 # torch may compute these by another kernel when no gradient, or a second one, is needed.
@@ -59,7 +59,7 @@ GradientCallback = Callable[[ParameterUse, Tensor], None]
 
 
 @dataclass(eq=False)
-class _BackwardSettings(NormStatistics):
+class _BackwardSettings(NormBackwardSettings):
     """Settings of the current backward pass.
 
     Hooks and norms refer to this object instead of the graph, so that no reference cycle keeps a
@@ -77,8 +77,8 @@ class Graph:
         inputs: The inputs, as a leaf of the graph.
         outputs: The outputs.
         uses: All uses of parameters, in call order.
-        layer_edges: For each convolution and linear layer, its use and the place of the gradient of
-            its output.
+        layer_edges: For each convolution and linear layer, its use and the autograd edge of its
+            output.
         trunk: The input of the first block and the output of every block.
         start_edges: Where the graph starts. A gradient that reaches all of these passes all uses.
         settings: Settings of the current backward pass.

@@ -71,7 +71,7 @@ class ScoringMode(TorchFunctionMode):
     ) -> object:
         kwargs = kwargs or {}
         if func is F.batch_norm:
-            args = batch_statistics_arguments(parse_batch_norm(*args, **kwargs))
+            args = make_batch_norm_arguments(parse_batch_norm(*args, **kwargs))
             kwargs = {}
             if self.variances is not None:
                 rows = args[0].movedim(1, 0).flatten(1)
@@ -125,7 +125,7 @@ def parse_batch_norm(
     return BatchNormCall(input, weight, bias, eps)
 
 
-def batch_statistics_arguments(call: BatchNormCall) -> Args:
+def make_batch_norm_arguments(call: BatchNormCall) -> Args:
     """Return arguments for `F.batch_norm` that use the batch and ignore running statistics."""
     values = get_value(call.input)
     if values.numel() == values.shape[1]:

@@ -2,12 +2,12 @@
 
 A `Jet` is a tensor with its first two derivatives along a curve parameter t:
 
-    x.value : (*shape)        x(t)
-    x.tail  : (2, *shape)     dx/dt, d2x/dt2
+    x.value       : (*shape)        x(t)
+    x.derivatives : (2, *shape)     dx/dt, d2x/dt2
 
 Every function of a network maps a jet to a jet. The value is always computed by the network's own
 call, so it equals the network's output to the last bit (a later ReLU may depend on that bit). The
-tail is computed by a *rule* (see `rules/`). There are four kinds of rules:
+derivatives are computed by a *rule* (see `rules/`). There are four kinds of rules:
 
     linear      y_k = f(x_k); a constant summand (a bias) has no derivative
     pointwise   y' = f'(x) x',   y'' = f''(x) x'^2 + f'(x) x''
@@ -44,14 +44,14 @@ class Jet(torch.Tensor):
     """A tensor with its first two derivatives along a curve."""
 
     value: Tensor  # (*shape)
-    tail: Tensor  # (2, *shape)
+    derivatives: Tensor  # (2, *shape)
 
     @staticmethod
-    def of(value: Tensor, tail: Tensor) -> "Jet":
+    def of(value: Tensor, derivatives: Tensor) -> "Jet":
         """Make a jet of a value and its two derivatives."""
         jet = value.as_subclass(Jet)
         jet.value = value
-        jet.tail = tail
+        jet.derivatives = derivatives
         return jet
 
     @classmethod
@@ -76,13 +76,13 @@ def get_value(x: Any) -> Any:
     return x
 
 
-def align_tail(tail: Tensor, ndim: int) -> Tensor:
-    """Pad the tensor axes of `tail` on the left to `ndim`, so that it broadcasts like the value."""
-    missing = ndim - (tail.ndim - 1)
+def align_derivatives(derivatives: Tensor, ndim: int) -> Tensor:
+    """Insert axes of length 1 such that derivatives broadcast like a value of `ndim` axes."""
+    missing = ndim - (derivatives.ndim - 1)
     if missing <= 0:
-        return tail
+        return derivatives
     ones = (1,) * missing
-    return tail.reshape(2, *ones, *tail.shape[1:])
+    return derivatives.reshape(2, *ones, *derivatives.shape[1:])
 
 
 def find_functions(*names: str) -> list[TorchFunction]:
@@ -123,7 +123,7 @@ def make_in_place(body: Rule) -> Rule:
             raise Unscorable("unsupported", detail)
         result = body(x, *args, **kwargs)
         x.value.copy_(result.value)
-        x.tail.copy_(result.tail)
+        x.derivatives.copy_(result.derivatives)
         return x
 
     return overwrite

@@ -29,14 +29,14 @@ def find_layer_weights(model: nn.Module) -> dict[str, nn.Parameter]:
         names.setdefault(id(parameter), name)
     weights = {}
     for module in model.modules():
-        for weight in _module_weights(module):
+        for weight in _list_module_weights(module):
             weights[names[id(weight)]] = weight
     if not weights:
         raise Unscorable("unsupported", "the network has no convolution and no linear layer")
     return weights
 
 
-def _module_weights(module: nn.Module) -> list[nn.Parameter]:
+def _list_module_weights(module: nn.Module) -> list[nn.Parameter]:
     if isinstance(module, LAYERS):
         weight = module._parameters.get("weight")
         if weight is None:
@@ -92,7 +92,7 @@ def substitute_tensors(
 ) -> dict[str, Tensor]:
     """Compute replacements for all parameters and buffers.
 
-    The result is for `functional_call(..., tie_weights=False)`. It contains every place of a shared
+    The result is for `functional_call(..., tie_weights=False)`. It contains every name of a shared
     tensor, because torch's own tying does not restore a module that is registered twice.
     """
     replacements: dict[int, Tensor] = {}
@@ -127,15 +127,15 @@ def measure_depth(
     leaf_of = {id(parameter): leaves[name] for name, parameter in model.named_parameters()}
     matrices = set()
     for module in model.modules():
-        for weight in _module_weights(module):
+        for weight in _list_module_weights(module):
             matrices.add(id(leaf_of[id(weight)]))
     output = read_logits(functional_call(model, leaves, (inputs,), tie_weights=False))
     if output.grad_fn is None:
         return 0
-    return _longest_path(output.grad_fn, matrices)
+    return _measure_longest_path(output.grad_fn, matrices)
 
 
-def _longest_path(end: Node, matrices: set[int]) -> int:
+def _measure_longest_path(end: Node, matrices: set[int]) -> int:
     """Count the matrices on the longest path to `end`, visiting every node after its inputs."""
     longest: dict[Node, int] = {}
     stack = [end]

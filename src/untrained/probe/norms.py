@@ -1,4 +1,4 @@
-"""Batch norm on the statistics of the batch, with derivatives of our own.
+"""Batch norm on the statistics of the batch, with custom derivatives.
 
     y = w n + b,   n = s (x - m),   m, 1/s^2 = mean, variance + eps of a channel over its N entries
 
@@ -13,28 +13,32 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from untrained.probe.guard import batch_statistics_arguments, parse_batch_norm
+from untrained.probe.guard import make_batch_norm_arguments, parse_batch_norm
 from untrained.probe.jets import Args
 
 _native_backward = torch.ops.aten.native_batch_norm_backward
 
 
 @dataclass(eq=False)
-class NormStatistics:
-    """Whether the next backward pass treats the statistics of the batch as constants."""
+class NormBackwardSettings:
+    """Settings of the next backward pass through all batch norms.
+
+    Attributes:
+        fixed: Whether the statistics of the batch are constants.
+    """
 
     fixed: bool = False
 
 
 def apply_batch_norm(
-    statistics: NormStatistics,
+    settings: NormBackwardSettings,
     *args: Any,
     **kwargs: Any,
 ) -> tuple[Tensor, Args]:
     """Apply batch norm on the statistics of the batch.
 
     Args:
-        statistics: Read by the backward pass.
+        settings: Read by the backward pass.
         *args: Arguments of `F.batch_norm`.
         **kwargs: Arguments of `F.batch_norm`.
 
@@ -43,14 +47,14 @@ def apply_batch_norm(
         contain the statistics of the batch.
     """
     call = parse_batch_norm(*args, **kwargs)
-    batch_statistics_arguments(call)  # raises if there are too few values
+    make_batch_norm_arguments(call)  # raises if there are too few values
     x, weight, bias, eps = call
     out, m, s = _BatchNorm.apply(  # type: ignore[no-untyped-call]
         x,
         weight,
         bias,
         eps,
-        statistics,
+        settings,
     )
     return out, (x, m, _compute_variance(s, eps), weight, bias, False, 0.0, eps)
 
@@ -67,19 +71,19 @@ class _BatchNorm(torch.autograd.Function):
         weight: Tensor | None,
         bias: Tensor | None,
         eps: float,
-        statistics: NormStatistics,
+        settings: NormBackwardSettings,
     ) -> tuple[Tensor, Tensor, Tensor]:
         out, m, s = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
         ctx.save_for_backward(x, weight, m, s)
         ctx.mark_non_differentiable(m, s)
         ctx.eps = eps
-        ctx.statistics = statistics
+        ctx.settings = settings
         return out, m, s
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, m, s = ctx.saved_tensors
-        if ctx.statistics.fixed:
+        if ctx.settings.fixed:
             # Evaluation mode: mean and variance are constants.
             variance = _compute_variance(s, ctx.eps)
             gradients = _native_backward(
@@ -106,7 +110,7 @@ class _BatchNorm(torch.autograd.Function):
         results: list[Tensor | None] = []
         for gradient, needed in zip(gradients, ctx.needs_input_grad, strict=False):
             results.append(gradient if needed else None)
-        # eps and statistics have no gradient.
+        # eps and settings have no gradient.
         return *results, None, None
 
 

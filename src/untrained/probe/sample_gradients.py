@@ -75,7 +75,7 @@ def _make_convolution_rule(dimensions: int) -> SampleRule:
     ) -> GradientFunction:
         if padding == "same":
             input = _pad_same(input, weight, dilation)
-        return _convolution_gradients(
+        return _make_convolution_gradients(
             input,
             weight,
             bias,
@@ -101,7 +101,7 @@ def _make_transposed_convolution_rule(dimensions: int) -> SampleRule:
         groups: int = 1,
         dilation: Size = 1,
     ) -> GradientFunction:
-        return _convolution_gradients(
+        return _make_convolution_gradients(
             input,
             weight,
             bias,
@@ -117,7 +117,7 @@ def _make_transposed_convolution_rule(dimensions: int) -> SampleRule:
     return rule
 
 
-def _convolution_gradients(
+def _make_convolution_gradients(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -130,7 +130,10 @@ def _convolution_gradients(
     transposed: bool = False,
     output_padding: Size = 0,
 ) -> GradientFunction:
-    """Compute all per-sample gradients by one convolution with one group per sample."""
+    """Return the gradient function of a convolution.
+
+    It computes all per-sample gradients by one convolution with one group per sample.
+    """
     if input.ndim != dimensions + 2:
         detail = "no per-sample gradient of a convolution without samples"
         raise Unscorable("unsupported", detail)
@@ -225,7 +228,7 @@ def _layer_norm(
         return F.layer_norm(input, normalized_shape, eps=eps)
 
     positions = tuple(range(1, input.ndim - len(normalized_shape)))
-    return _affine_gradients(weight, bias, normalize, positions)
+    return _make_affine_gradients(weight, bias, normalize, positions)
 
 
 @sample_rule("rms_norm")
@@ -239,7 +242,7 @@ def _rms_norm(
         return F.rms_norm(input, normalized_shape, eps=eps)
 
     positions = tuple(range(1, input.ndim - len(normalized_shape)))
-    return _affine_gradients(weight, None, normalize, positions)
+    return _make_affine_gradients(weight, None, normalize, positions)
 
 
 @sample_rule("group_norm")
@@ -253,7 +256,7 @@ def _group_norm(
     def normalize() -> Tensor:
         return F.group_norm(input, num_groups, eps=eps)
 
-    return _affine_gradients(weight, bias, normalize, tuple(range(2, input.ndim)))
+    return _make_affine_gradients(weight, bias, normalize, tuple(range(2, input.ndim)))
 
 
 @sample_rule("instance_norm")
@@ -274,16 +277,16 @@ def _instance_norm(
     def normalize() -> Tensor:
         return F.instance_norm(input, eps=eps)
 
-    return _affine_gradients(weight, bias, normalize, tuple(range(2, input.ndim)))
+    return _make_affine_gradients(weight, bias, normalize, tuple(range(2, input.ndim)))
 
 
-def _affine_gradients(
+def _make_affine_gradients(
     weight: Tensor | None,
     bias: Tensor | None,
     normalize: Callable[[], Tensor],
     axes: tuple[int, ...],
 ) -> GradientFunction:
-    """y = weight * normalize() + bias.
+    """Return the gradient function of y = weight * normalize() + bias.
 
     Args:
         weight: The factor.

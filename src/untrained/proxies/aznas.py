@@ -100,7 +100,7 @@ def _spectral_norm(g_in: Tensor, g_out: Tensor) -> float:
 
 @register_proxy
 @aggregate(parts=VIEWS, paper=PAPER, aspects="expressivity, trainability, size")
-def az_nas(*shares: list[float]) -> list[float]:
+def az_nas(*relative_ranks: list[float]) -> list[float]:
     """The AZ-NAS score: logarithms of the ranks among the candidates on four views, summed.
 
         sum over views of ln(rank / m),   m candidates; ties share the mean of their ranks
@@ -108,4 +108,4 @@ def az_nas(*shares: list[float]) -> list[float]:
     Views: expressivity, progressivity, trainability and FLOPs. A candidate without one of them has
     no score.
     """
-    return [sum(map(log, candidate)) for candidate in zip(*shares, strict=True)]
+    return [sum(map(log, candidate)) for candidate in zip(*relative_ranks, strict=True)]

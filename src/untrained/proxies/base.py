@@ -98,17 +98,17 @@ class Proxy:
             # `unsupported` means that this code lacks a rule, not that the network is broken. Any
             # other failure may be a symptom of a disconnected network.
             if error.kind != "unsupported":
-                self._raise_deeper_cause(probe, error.kind)
+                self._raise_root_cause(probe, error.kind)
             raise
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            self._raise_deeper_cause(probe, "")
+            self._raise_root_cause(probe, "")
             raise
         self._require_connected(probe)
         if isinstance(value, Tensor):
             value = value.detach()
         return float(value)
 
-    def _raise_deeper_cause(self, probe: Probe, kind: str) -> None:
+    def _raise_root_cause(self, probe: Probe, kind: str) -> None:
         """Raise the failure that causes another one: NaNs, or an output independent of the input."""
         try:
             self._require_connected(probe)

@@ -61,11 +61,11 @@ def te_nas_condition(probe: Probe, variant: Literal["default", "published"] = "d
     paper="TE-NAS (Chen et al.)",
     aspects="expressivity, trainability",
 )
-def te_nas(*shares: list[float]) -> list[float]:
+def te_nas(*relative_ranks: list[float]) -> list[float]:
     """The TE-NAS score: sum of the ranks by condition number and by linear regions.
 
         sum over both of rank / m,   m candidates; ties share the mean of their ranks
 
     The paper prunes a supernet by these ranks; here they rank networks.
     """
-    return [sum(candidate) for candidate in zip(*shares, strict=True)]
+    return [sum(candidate) for candidate in zip(*relative_ranks, strict=True)]

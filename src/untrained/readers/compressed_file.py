@@ -15,7 +15,7 @@ def read_whole_file(path: Path, allowance: MemoryAllowance | None = None) -> byt
 
     Args:
         path: The file.
-        allowance: Is charged for the content. By default, it follows from the size of the file.
+        allowance: Charged for the content. The default depends on the size of the file.
 
     Returns:
         The content.

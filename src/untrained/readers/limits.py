@@ -6,8 +6,8 @@ from pathlib import Path
 
 from untrained.errors import UsageError
 
-# In total, reading may take ten times the size of the file plus 500 MB. The values built from a file
-# get a part of that; the rest is for copies that callers make.
+# In total, reading may take ten times the size of the file plus 500 MB. The values built from a
+# file may take BYTES_PER_FILE_BYTE times its size plus FREE_BYTES; the rest is for copies.
 BYTES_PER_FILE_BYTE = 8
 FREE_BYTES = 200 * 2**20
 

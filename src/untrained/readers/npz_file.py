@@ -23,20 +23,26 @@ from untrained.readers.limits import (
     RefusedFileError,
     describe_error,
 )
-from untrained.readers.plain_arrays import AnyArray, ArrayKind, check_items, check_sizes, parse_kind
+from untrained.readers.plain_arrays import (
+    AnyArray,
+    PlainDtype,
+    check_items,
+    check_sizes,
+    parse_dtype,
+)
 from untrained.readers.zip_file import check_member, check_zip_directory
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 10_000
 _BLOCK_BYTES = 2**20
-_KIND = re.compile(r"'descr'\s*:\s*'([<>|=]?)(\w+)'")
+_DTYPE = re.compile(r"'descr'\s*:\s*'([<>|=]?)(\w+)'")
 _ORDER = re.compile(r"'fortran_order'\s*:\s*(True|False)")
 _SHAPE = re.compile(r"'shape'\s*:\s*\(([0-9L, ]*)\)")
 
 
 @dataclass(frozen=True)
 class _Header:
-    kind: ArrayKind
+    dtype: PlainDtype
     shape: tuple[int, ...]
     column_major: bool
     header_bytes: int
@@ -105,7 +111,7 @@ def _read_array(
     check_member(member)
     with archive.open(member) as file:
         header = _read_header(file)
-        item_bytes = header.kind.item_bytes
+        item_bytes = header.dtype.item_bytes
         content_bytes = header.count * item_bytes
         if header.header_bytes + content_bytes != member.file_size:
             raise DamagedFileError(
@@ -113,15 +119,15 @@ def _read_array(
                 f"but there are {member.file_size - header.header_bytes:,}"
             )
         allowance.charge(content_bytes)
-        items = np.empty(header.count, header.kind.to_dtype())
-        _fill(items.view(np.uint8), file)
-    items = check_items(items, header.kind)
+        items = np.empty(header.count, header.dtype.to_numpy())
+        _fill_from_file(items.view(np.uint8), file)
+    items = check_items(items, header.dtype)
     # The items are in the order of the file; the header tells which axis varies fastest.
     order = "F" if header.column_major else "C"
     return items.reshape(header.shape, order=order)  # type: ignore[call-overload, no-any-return]
 
 
-def _fill(target: NDArray[np.uint8], file: IO[bytes]) -> None:
+def _fill_from_file(target: NDArray[np.uint8], file: IO[bytes]) -> None:
     """Fill an array of bytes from a file, block by block."""
     position = 0
     while position < len(target):
@@ -144,7 +150,7 @@ def _read_header(file: IO[bytes]) -> _Header:
     if length > _MAX_HEADER_BYTES:
         raise DamagedFileError(f"the header of an array has {length} bytes")
     text = file.read(length).decode("latin1")
-    kind = _KIND.search(text)
+    dtype = _DTYPE.search(text)
     order = _ORDER.search(text)
     shape = _SHAPE.search(text)
     # Python objects would have to be unpickled, which can run code.
@@ -152,14 +158,14 @@ def _read_header(file: IO[bytes]) -> _Header:
         raise RefusedFileError(
             "it holds Python objects; save numbers, such as uint8 images and int labels"
         )
-    if kind is None or order is None or shape is None:
+    if dtype is None or order is None or shape is None:
         raise DamagedFileError("the header of an array has an unsupported type, order or shape")
     sizes = [int(size.strip().rstrip("L")) for size in shape[1].split(",") if size.strip()]
     byte_order = "<"
-    if kind[1] == ">":
+    if dtype[1] == ">":
         byte_order = ">"
     return _Header(
-        kind=parse_kind(kind[2], byte_order),
+        dtype=parse_dtype(dtype[2], byte_order),
         shape=check_sizes(sizes),
         column_major=order[1] == "True",
         header_bytes=len(start) + length_bytes + length,

@@ -27,7 +27,7 @@ from untrained.readers.limits import (
     RefusedFileError,
     name_file_in_errors,
 )
-from untrained.readers.plain_arrays import ArrayKind, make_array, parse_kind
+from untrained.readers.plain_arrays import PlainDtype, make_array, parse_dtype
 
 # Memory that CPython uses, rounded up.
 _SLOT_BYTES = 16  # a reference on the stack, and the same one in a list
@@ -96,7 +96,7 @@ def interpret_pickle(
 
     Args:
         data: The file.
-        allowance: Is charged for every object.
+        allowance: Charged for every object.
         extension: Content that the format allows in addition to plain data.
         start: Position where the pickle begins.
 
@@ -121,18 +121,18 @@ class GlobalName:
 
 
 @dataclass
-class PendingKind:
+class PendingDtype:
     """Placeholder for `numpy.dtype(code)` until its state with the byte order is read."""
 
-    kind: ArrayKind
-    memo_places: list[int] = field(default_factory=list)
+    dtype: PlainDtype
+    memo_indices: list[int] = field(default_factory=list)
 
 
 @dataclass
 class PendingArray:
     """Placeholder for an array of numpy's `_reconstruct` until its state is read."""
 
-    memo_places: list[int] = field(default_factory=list)
+    memo_indices: list[int] = field(default_factory=list)
 
 
 # ------------------------------------------------------------------------------------- interpreter
@@ -222,20 +222,20 @@ class _Interpreter:
         self.stack = self.lower_stacks.pop()
         return items
 
-    def remember(self, place: int) -> None:
+    def remember(self, index: int) -> None:
         """Store the top of the stack in the memo."""
         top = self.stack[-1]
         self.allowance.charge(_MEMO_BYTES)
-        self.memo[place] = top
-        if isinstance(top, PendingArray | PendingKind):
-            top.memo_places.append(place)
+        self.memo[index] = top
+        if isinstance(top, PendingArray | PendingDtype):
+            top.memo_indices.append(index)
 
-    def replace_top(self, pending: PendingArray | PendingKind, value: object) -> None:
+    def replace_top(self, pending: PendingArray | PendingDtype, value: object) -> None:
         """Replace a placeholder on the stack and in the memo by the finished value."""
         self.stack[-1] = value
-        for place in pending.memo_places:
-            if self.memo.get(place) is pending:
-                self.memo[place] = value
+        for index in pending.memo_indices:
+            if self.memo.get(index) is pending:
+                self.memo[index] = value
 
 
 _Operation = Callable[[_Interpreter], None]
@@ -539,7 +539,7 @@ def _run_frozenset(machine: _Interpreter) -> None:
 
 @_operation(b"p")
 def _run_put(machine: _Interpreter) -> None:
-    machine.remember(_parse_place(machine.take_short_line()))
+    machine.remember(_parse_memo_index(machine.take_short_line()))
 
 
 @_operation(b"q")
@@ -559,7 +559,7 @@ def _run_memoize(machine: _Interpreter) -> None:
 
 @_operation(b"g")
 def _run_get(machine: _Interpreter) -> None:
-    _push_remembered(machine, _parse_place(machine.take_short_line()))
+    _push_remembered(machine, _parse_memo_index(machine.take_short_line()))
 
 
 @_operation(b"h")
@@ -609,8 +609,8 @@ def _run_build(machine: _Interpreter) -> None:
     """Set the state of a numpy array or dtype; other values of plain data have no state."""
     state = machine.stack.pop()
     pending = machine.stack[-1]
-    if type(pending) is PendingKind:
-        machine.replace_top(pending, _finish_kind(pending, state))
+    if type(pending) is PendingDtype:
+        machine.replace_top(pending, _finish_dtype(pending, state))
     elif type(pending) is PendingArray:
         machine.replace_top(pending, _finish_array(state, machine.allowance))
     else:
@@ -636,7 +636,7 @@ def _refuse_instances(machine: _Interpreter) -> None:
     raise RefusedFileError("it asks for an instance of a class, which plain data never need")
 
 
-def _refuse_codes(machine: _Interpreter) -> None:
+def _refuse_extension_codes(machine: _Interpreter) -> None:
     raise RefusedFileError("it asks for an extension code, which plain data never need")
 
 
@@ -647,7 +647,7 @@ def _refuse_buffers(machine: _Interpreter) -> None:
 for _code in (b"o", b"\x81", b"\x92"):
     _OPERATIONS[_code[0]] = _refuse_instances
 for _code in (b"\x82", b"\x83", b"\x84"):
-    _OPERATIONS[_code[0]] = _refuse_codes
+    _OPERATIONS[_code[0]] = _refuse_extension_codes
 for _code in (b"\x97", b"\x98"):
     _OPERATIONS[_code[0]] = _refuse_buffers
 
@@ -670,11 +670,11 @@ def _parse_integer(text: str) -> int:
     return int(text)
 
 
-def _parse_place(text: str) -> int:
-    place = _parse_integer(text)
-    if not 0 <= place < 2**32:
-        raise DamagedFileError(f"{place} is not an index of the memo")
-    return place
+def _parse_memo_index(text: str) -> int:
+    index = _parse_integer(text)
+    if not 0 <= index < 2**32:
+        raise DamagedFileError(f"{index} is not an index of the memo")
+    return index
 
 
 def _push_long(machine: _Interpreter, count: int) -> None:
@@ -699,10 +699,10 @@ def _push_tuple(machine: _Interpreter, count: int) -> None:
     machine.push(items, 40 + 8 * count)
 
 
-def _push_remembered(machine: _Interpreter, place: int) -> None:
-    if place not in machine.memo:
-        raise DamagedFileError(f"it asks for the value {place} before it was stored")
-    machine.push(machine.memo[place], 0)
+def _push_remembered(machine: _Interpreter, index: int) -> None:
+    if index not in machine.memo:
+        raise DamagedFileError(f"it asks for the value {index} before it was stored")
+    machine.push(machine.memo[index], 0)
 
 
 def _push_global(machine: _Interpreter, module: str, name: str) -> None:
@@ -729,10 +729,10 @@ def _fill_dict(target: object, items: Sequence[object], allowance: MemoryAllowan
             "keys and values are put into something that is not a dictionary, or a value is missing"
         )
     size_before = getsizeof(target)
-    for place in range(0, len(items), 2):
-        key = items[place]
+    for key_index in range(0, len(items), 2):
+        key = items[key_index]
         _check_key(key)
-        target[key] = items[place + 1]
+        target[key] = items[key_index + 1]
     allowance.charge(getsizeof(target) - size_before)
 
 
@@ -763,7 +763,7 @@ def _check_simple_key(key: Any) -> None:
 
 
 def _make_dict(arguments: Arguments, allowance: MemoryAllowance) -> dict[object, object]:
-    """Carry out `OrderedDict()`, or `OrderedDict(pairs)` as Python 2 wrote it."""
+    """Emulate `OrderedDict()`, or `OrderedDict(pairs)` as Python 2 wrote it."""
     mapping: dict[object, object] = {}
     if arguments:
         (pairs,) = arguments
@@ -800,7 +800,7 @@ def _call_frozenset(arguments: Arguments, allowance: MemoryAllowance) -> frozens
 
 
 def _call_bytes(arguments: Arguments, allowance: MemoryAllowance) -> bytes:
-    """Carry out `bytes()`: old protocols write empty bytes in this way."""
+    """Emulate `bytes()`: old protocols write empty bytes in this way."""
     if arguments:
         raise DamagedFileError("bytes() has arguments")
     return b""
@@ -816,7 +816,7 @@ def _call_bytearray(arguments: Arguments, allowance: MemoryAllowance) -> bytearr
 
 
 def _call_encode(arguments: Arguments, allowance: MemoryAllowance) -> bytes:
-    """Carry out `encode(text, "latin1")`: old protocols write bytes in this way."""
+    """Emulate `encode(text, "latin1")`: old protocols write bytes in this way."""
     text, encoding = arguments
     if type(text) is not str or encoding not in ("latin1", "latin-1"):
         raise DamagedFileError("bytes are not written as Latin-1")
@@ -824,40 +824,40 @@ def _call_encode(arguments: Arguments, allowance: MemoryAllowance) -> bytes:
     return text.encode("latin-1")
 
 
-def _call_dtype(arguments: Arguments, allowance: MemoryAllowance) -> PendingKind:
+def _call_dtype(arguments: Arguments, allowance: MemoryAllowance) -> PendingDtype:
     code, _, _ = arguments
-    return PendingKind(parse_kind(code))
+    return PendingDtype(parse_dtype(code))
 
 
 def _call_reconstruct(arguments: Arguments, allowance: MemoryAllowance) -> PendingArray:
-    (kind, _, _) = arguments
-    if kind != GlobalName("numpy", "ndarray"):
+    array_class, _, _ = arguments
+    if array_class != GlobalName("numpy", "ndarray"):
         raise DamagedFileError("_reconstruct makes something other than an array")
     return PendingArray()
 
 
 def _call_frombuffer(arguments: Arguments, allowance: MemoryAllowance) -> object:
-    """Carry out `_frombuffer`: protocol 5 writes numpy arrays in this way."""
-    data, kind, shape, order = arguments
+    """Emulate `_frombuffer`: protocol 5 writes numpy arrays in this way."""
+    data, dtype, shape, order = arguments
     if order not in ("C", "F"):
         raise DamagedFileError("an array has an unknown order")
-    return make_array(data, _resolve_kind(kind), shape, allowance, column_major=order == "F")
+    return make_array(data, _resolve_dtype(dtype), shape, allowance, column_major=order == "F")
 
 
 def _call_scalar(arguments: Arguments, allowance: MemoryAllowance) -> object:
     """Convert a numpy scalar to a Python number."""
-    kind, data = arguments
-    return make_array(data, _resolve_kind(kind), (), allowance).item()
+    dtype, data = arguments
+    return make_array(data, _resolve_dtype(dtype), (), allowance).item()
 
 
-def _resolve_kind(kind: object) -> object:
-    """Return the kind of a placeholder; a dtype without a state has the default byte order."""
-    if type(kind) is PendingKind:
-        return kind.kind
-    return kind
+def _resolve_dtype(dtype: object) -> object:
+    """Return the dtype of a placeholder; one without a state has the default byte order."""
+    if type(dtype) is PendingDtype:
+        return dtype.dtype
+    return dtype
 
 
-def _finish_kind(pending: PendingKind, state: object) -> ArrayKind:
+def _finish_dtype(pending: PendingDtype, state: object) -> PlainDtype:
     """Read the state of a dtype: version, byte order, and six entries for structured types."""
     if type(state) is not tuple or len(state) != 8:
         raise DamagedFileError("the state of a dtype has an unknown form")
@@ -866,16 +866,16 @@ def _finish_kind(pending: PendingKind, state: object) -> ArrayKind:
         raise RefusedFileError(
             "it has an array of records; only numbers and short strings are supported"
         )
-    return parse_kind(pending.kind.code, byte_order)
+    return parse_dtype(pending.dtype.code, byte_order)
 
 
 def _finish_array(state: object, allowance: MemoryAllowance) -> object:
-    """Read the state of an array: version, shape, kind, order and bytes."""
+    """Read the state of an array: version, shape, dtype, order and bytes."""
     if type(state) is not tuple or len(state) != 5:
         raise DamagedFileError("the state of an array has an unknown form")
-    _, shape, kind, column_major, data = state
+    _, shape, dtype, column_major, data = state
     return make_array(
-        data, _resolve_kind(kind), shape, allowance, column_major=column_major is True
+        data, _resolve_dtype(dtype), shape, allowance, column_major=column_major is True
     )
 
 

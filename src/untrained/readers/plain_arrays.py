@@ -18,7 +18,7 @@ _LAST_CHARACTER = 0x10FFFF
 
 
 @dataclass(frozen=True)
-class ArrayKind:
+class PlainDtype:
     """The type of the items of an array: a numpy code such as `f8` or `U5`, and the byte order."""
 
     code: str
@@ -28,16 +28,16 @@ class ArrayKind:
     def item_bytes(self) -> int:
         return np.dtype(self.code).itemsize
 
-    def to_dtype(self) -> np.dtype[Any]:
+    def to_numpy(self) -> np.dtype[Any]:
         return np.dtype(self.byte_order + self.code)
 
 
-def parse_kind(code: object, byte_order: object = "<") -> ArrayKind:
-    """Return the kind with this numpy code.
+def parse_dtype(code: object, byte_order: object = "<") -> PlainDtype:
+    """Return the dtype with this numpy code.
 
     Raises:
-        RefusedFileError: The kind is not a number or short string, for example an object or date.
-        DamagedFileError: There is no such kind.
+        RefusedFileError: It is not a number or short string, but for example an object or date.
+        DamagedFileError: The code is not text, or there is no such byte order.
     """
     code_text = _to_text(code)
     order_text = _to_text(byte_order)
@@ -50,12 +50,12 @@ def parse_kind(code: object, byte_order: object = "<") -> ArrayKind:
     # `|` means that the byte order does not matter, as for single bytes.
     if order_text == "|":
         order_text = "<"
-    return ArrayKind(code_text, order_text)
+    return PlainDtype(code_text, order_text)
 
 
 def make_array(
     data: object,
-    kind: object,
+    dtype: object,
     shape: object,
     allowance: MemoryAllowance,
     *,
@@ -65,17 +65,17 @@ def make_array(
 
     Args:
         data: The items as bytes; their number must fit the shape.
-        kind: An `ArrayKind`.
+        dtype: A `PlainDtype`.
         shape: A tuple of integers.
-        allowance: Is charged for the copy.
+        allowance: Charged for the copy.
         column_major: Whether the first axis varies fastest.
     """
-    if type(data) not in (bytes, bytearray) or type(kind) is not ArrayKind:
+    if type(data) not in (bytes, bytearray) or type(dtype) is not PlainDtype:
         raise DamagedFileError("an array is not described by bytes and a type")
     assert isinstance(data, bytes | bytearray)
-    assert isinstance(kind, ArrayKind)
+    assert isinstance(dtype, PlainDtype)
     sizes = check_sizes(shape)
-    expected_bytes = math.prod(sizes) * kind.item_bytes
+    expected_bytes = math.prod(sizes) * dtype.item_bytes
     if expected_bytes != len(data):
         raise DamagedFileError(
             f"an array of shape {sizes} takes {expected_bytes} bytes, but there are {len(data)}"
@@ -83,12 +83,12 @@ def make_array(
     # The check of the items and the final conversion may each make a copy.
     allowance.charge(2 * expected_bytes)
     order = "F" if column_major else "C"
-    items = check_items(np.frombuffer(data, kind.to_dtype()), kind)
-    return items.reshape(sizes, order=order).astype(np.dtype(kind.code))  # type: ignore[call-overload, no-any-return]
+    items = check_items(np.frombuffer(data, dtype.to_numpy()), dtype)
+    return items.reshape(sizes, order=order).astype(np.dtype(dtype.code))  # type: ignore[call-overload, no-any-return]
 
 
 def make_strided_array(
-    storage: AnyArray, offset: object, shape: object, steps: object, allowance: MemoryAllowance
+    storage: AnyArray, offset: object, shape: object, strides: object, allowance: MemoryAllowance
 ) -> AnyArray:
     """Copy a view of a flat storage, as torch describes a tensor, into a new array.
 
@@ -96,26 +96,26 @@ def make_strided_array(
         storage: A flat array.
         offset: Index of the tensor's first number.
         shape: A tuple of integers.
-        steps: Strides, in numbers.
-        allowance: Is charged for the copy.
+        strides: A tuple of integers, counted in numbers.
+        allowance: Charged for the copy.
     """
     sizes = check_sizes(shape)
-    strides = check_sizes(steps)
-    if type(offset) is not int or offset < 0 or len(sizes) != len(strides):
+    number_strides = check_sizes(strides)
+    if type(offset) is not int or offset < 0 or len(sizes) != len(number_strides):
         raise DamagedFileError(f"a tensor of shape {sizes} has an impossible offset or strides")
     count = math.prod(sizes)
     allowance.charge(count * storage.itemsize)
     if count == 0:
         return np.zeros(sizes, storage.dtype)
     last = offset
-    for size, stride in zip(sizes, strides, strict=True):
+    for size, stride in zip(sizes, number_strides, strict=True):
         last += (size - 1) * stride
     if last >= storage.size:
         raise RefusedFileError(
             f"a tensor of shape {sizes} reaches outside its {storage.size} numbers"
         )
     byte_strides = []
-    for size, stride in zip(sizes, strides, strict=True):
+    for size, stride in zip(sizes, number_strides, strict=True):
         # The stride of an axis of length 1 is never used, so it may be any number.
         byte_strides.append(stride * storage.itemsize if size > 1 else 0)
     view = np.lib.stride_tricks.as_strided(storage[offset:], sizes, byte_strides)
@@ -139,14 +139,14 @@ def check_sizes(sizes: object) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def check_items(items: AnyArray, kind: ArrayKind) -> AnyArray:
+def check_items(items: AnyArray, dtype: PlainDtype) -> AnyArray:
     """Check that numpy can handle every item of a flat array, and return the array."""
-    if kind.code == "b1":
+    if dtype.code == "b1":
         # Bytes other than 0 and 1 would be invalid booleans.
         booleans: AnyArray = items.view(np.uint8) != 0
         return booleans
-    if kind.code.startswith("U"):
-        codes = items.view(kind.byte_order + "u4")
+    if dtype.code.startswith("U"):
+        codes = items.view(dtype.byte_order + "u4")
         if codes.size and int(codes.max()) > _LAST_CHARACTER:
             raise DamagedFileError("an array of strings has characters that do not exist")
     return items

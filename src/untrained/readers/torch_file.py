@@ -17,7 +17,7 @@ from untrained.readers.pickle_file import Arguments, GlobalName, PickleExtension
 from untrained.readers.plain_arrays import AnyArray, make_strided_array
 from untrained.readers.zip_file import check_zip_directory, read_member
 
-_STORAGE_KINDS = {
+_STORAGE_DTYPES = {
     "DoubleStorage": "<f8",
     "FloatStorage": "<f4",
     "HalfStorage": "<f2",
@@ -28,7 +28,7 @@ _STORAGE_KINDS = {
     "ByteStorage": "u1",
     "BoolStorage": "?",
 }
-_OLD_MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # the first value in a file of torch before 1.6
+_LEGACY_MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # the first value in a file of torch before 1.6
 
 
 def read_torch(path: Path) -> Any:
@@ -41,7 +41,7 @@ def read_torch(path: Path) -> Any:
         allowance = MemoryAllowance(path.stat().st_size)
         if zipfile.is_zipfile(path):
             return _read_zip(path, allowance)
-        return _read_old(path, allowance)
+        return _read_legacy_file(path, allowance)
 
 
 def _read_zip(path: Path, allowance: MemoryAllowance) -> object:
@@ -57,11 +57,11 @@ def _read_zip(path: Path, allowance: MemoryAllowance) -> object:
         storages: dict[tuple[str, str], AnyArray] = {}
 
         def load_storage(reference: object) -> AnyArray:
-            key, kind = _parse_reference(reference)
-            if (key, kind) not in storages:
+            key, dtype = _parse_reference(reference)
+            if (key, dtype) not in storages:
                 content = read_member(archive, f"{folder}data/{key}", allowance)
-                storages[key, kind] = _make_storage(content, kind)
-            return storages[key, kind]
+                storages[key, dtype] = _make_storage(content, dtype)
+            return storages[key, dtype]
 
         pickled = read_member(archive, pickles[0], allowance)
         value, _ = interpret_pickle(
@@ -77,22 +77,23 @@ def _check_byte_order(archive: zipfile.ZipFile, folder: str, allowance: MemoryAl
 
 
 def _parse_reference(reference: object) -> tuple[str, str]:
-    """Return the key and the kind of a storage: ("storage", kind, key, device, count)."""
+    """Return key and dtype of a storage, given ("storage", class, key, device, count)."""
     if type(reference) is not tuple or len(reference) != 5 or reference[0] != "storage":
         raise RefusedFileError("it points to tensors that are not in the file")
-    _, storage, key, _, _ = reference
-    if type(storage) is not GlobalName or storage.module != "torch" or type(key) is not str:
+    _, storage_class, key, _, _ = reference
+    is_torch_class = type(storage_class) is GlobalName and storage_class.module == "torch"
+    if not is_torch_class or type(key) is not str:
         raise RefusedFileError("it points to tensors that are not in the file")
-    return key, _STORAGE_KINDS[storage.name]
+    return key, _STORAGE_DTYPES[storage_class.name]
 
 
-def _make_storage(content: bytes, kind: str) -> AnyArray:
-    dtype = np.dtype(kind)
+def _make_storage(content: bytes, code: str) -> AnyArray:
+    dtype = np.dtype(code)
     if len(content) % dtype.itemsize:
         raise DamagedFileError(
             f"the {len(content)} bytes of a tensor are not a multiple of the size of {dtype}"
         )
-    if kind == "?":
+    if code == "?":
         # Bytes other than 0 and 1 would be invalid booleans.
         booleans: AnyArray = np.frombuffer(content, np.uint8) != 0
         return booleans
@@ -100,7 +101,7 @@ def _make_storage(content: bytes, kind: str) -> AnyArray:
 
 
 def _rebuild_tensor(arguments: Arguments, allowance: MemoryAllowance) -> AnyArray:
-    """Carry out `_rebuild_tensor_v2(storage, offset, shape, strides, ...)` without its gradients."""
+    """Emulate `_rebuild_tensor_v2(storage, offset, shape, strides, ...)` without its gradients."""
     storage, offset, shape, strides, *_ = arguments
     if type(storage) is not np.ndarray or storage.ndim != 1:
         raise DamagedFileError("a tensor has no storage")
@@ -108,19 +109,22 @@ def _rebuild_tensor(arguments: Arguments, allowance: MemoryAllowance) -> AnyArra
 
 
 _TENSORS = PickleExtension(
-    names=frozenset(("torch", storage) for storage in _STORAGE_KINDS),
+    names=frozenset(("torch", storage) for storage in _STORAGE_DTYPES),
     calls={("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor},
 )
 
 
-def _read_old(path: Path, allowance: MemoryAllowance) -> object:
-    """Read a file of torch before 1.6: pickles of a magic number, a version, system facts and the data."""
+def _read_legacy_file(path: Path, allowance: MemoryAllowance) -> object:
+    """Read a file of torch before 1.6.
+
+    It consists of four pickles: a magic number, a version, system information and the data.
+    """
     allowance.charge(path.stat().st_size)
     data = path.read_bytes()
     magic_number, position = interpret_pickle(data, allowance)
-    if magic_number != _OLD_MAGIC_NUMBER:
+    if magic_number != _LEGACY_MAGIC_NUMBER:
         raise RefusedFileError("torch.save did not write it")
-    # The version and the system facts are not needed.
+    # The version and the system information are not needed.
     _, position = interpret_pickle(data, allowance, _TENSORS, position)
     _, position = interpret_pickle(data, allowance, _TENSORS, position)
     value, _ = interpret_pickle(data, allowance, _TENSORS, position)

@@ -4,8 +4,8 @@ Networks of a space consist of the same few blocks. torch takes a tenth of a mil
 construct a layer, most of it for checks of settings that have been checked before. A template
 records once how a block is constructed: which tensors are filled at random, by which calls, in
 which order. To make another block, its modules are copied, the random calls are made again in their
-order, and all other tensors are copied. The weights are to the last bit those of a block that was
-constructed, and so is the random state afterwards.
+order, and all other tensors are copied. The weights are bit-identical to those of a newly constructed
+block, and the random state afterwards is the same, too.
 
 Blocks that cannot be made in this way (those that draw orthogonal matrices or hold attributes that
 cannot be copied) are constructed every time. A block must be determined by its arguments and
@@ -34,7 +34,9 @@ _TEMPLATES: WeakKeyDictionary[nn.Module, "_BlockTemplate"] = WeakKeyDictionary()
 
 
 def copy_from_template(make: Callable[P, M]) -> Callable[P, M]:
-    """Decorate a constructor of blocks: from the second call on, equal arguments are fast.
+    """Make repeated calls of a block constructor with equal arguments fast.
+
+    The first call records a template; later calls copy it.
 
     Args:
         make: A class or function that constructs a block. Its arguments must be hashable.
@@ -96,7 +98,7 @@ class _DrawRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Attributes:
         draws: The calls, in order.
-        tensors: The tensors that were filled, by storage. Keeping them alive keeps the numbers of
+        tensors: The tensors that were filled, by storage. Keeping them alive keeps the ids of
             their storages unique.
         repeatable: False once a random tensor is used in a way that cannot be repeated.
     """
@@ -118,7 +120,7 @@ class _DrawRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         storages = []
         for leaf in tree_leaves((args, kwargs)):
             if isinstance(leaf, Tensor):
-                storages.append(_get_storage(leaf))
+                storages.append(_get_storage_id(leaf))
         is_random = torch.Tag.nondeterministic_seeded in func.tags
         if is_random or any(storage in self.tensors for storage in storages):
             fills_one_tensor = func._schema.is_mutable and len(storages) == 1
@@ -145,31 +147,31 @@ class _FixedTensors(NamedTuple):
     """All tensors of one type that are not random, in one tensor: copied by one call."""
 
     entries: Tensor
-    places: list[int]
+    indices: list[int]
     shapes: list[torch.Size]
 
     @staticmethod
     def group_by_type(tensors: Sequence[tuple[int, Tensor]]) -> "list[_FixedTensors]":
         """Group tensors, each with its index, by type."""
         groups: dict[torch.dtype, list[tuple[int, Tensor]]] = {}
-        for place, tensor in tensors:
-            groups.setdefault(tensor.dtype, []).append((place, tensor))
+        for index, tensor in tensors:
+            groups.setdefault(tensor.dtype, []).append((index, tensor))
         fixed = []
         for members in groups.values():
             entries = torch.cat([tensor.flatten() for _, tensor in members])
-            places = [place for place, _ in members]
+            indices = [index for index, _ in members]
             shapes = [tensor.shape for _, tensor in members]
-            fixed.append(_FixedTensors(entries, places, shapes))
+            fixed.append(_FixedTensors(entries, indices, shapes))
         return fixed
 
     def make_copies(self) -> list[tuple[int, Tensor]]:
-        """Copy all tensors; return them with their places."""
+        """Copy all tensors; return them with their indices."""
         sizes = [shape.numel() for shape in self.shapes]
         parts = self.entries.clone().split_with_sizes(sizes)
         copies = []
-        for place, part, shape in zip(self.places, parts, self.shapes, strict=True):
+        for index, part, shape in zip(self.indices, parts, self.shapes, strict=True):
             # `data` has a version of its own: writing into one copy does not affect the others.
-            copies.append((place, part.view(shape).data))
+            copies.append((index, part.view(shape).data))
         return copies
 
 
@@ -180,14 +182,14 @@ class _ModuleTemplate(NamedTuple):
         kind: Its class.
         shared: Attributes that copies share.
         own: Attributes that are copied: name, type, content.
-        places: By group (parameters, buffers, modules), the name of each member and its place among
-            the tensors or modules of the block.
+        member_indices: By group (parameters, buffers, modules), the name of each member and its
+            index among the tensors or modules of the block.
     """
 
     kind: type[nn.Module]
     shared: dict[str, object]
     own: list[tuple[str, type, object]]
-    places: dict[str, list[tuple[str, int | None]]]
+    member_indices: dict[str, list[tuple[str, int | None]]]
 
     def describes(self, module: nn.Module) -> bool:
         """Whether the module has these settings, as many children, and no hooks."""
@@ -196,7 +198,7 @@ class _ModuleTemplate(NamedTuple):
             return False
         if state["_forward_hooks"] or state["_forward_pre_hooks"]:
             return False
-        if len(state["_modules"]) != len(self.places["_modules"]):
+        if len(state["_modules"]) != len(self.member_indices["_modules"]):
             return False
         return self.shared.items() <= state.items()
 
@@ -207,8 +209,8 @@ class _BlockTemplate:
 
     Attributes:
         modules: The modules of the block.
-        empty: Tensors that are filled at random, by place.
-        draws: The random calls, with the place of their tensor.
+        empty: Tensors that are filled at random, by index.
+        draws: The random calls, with the index of their tensor.
         fixed: All other tensors.
         requires_grad: Whether each tensor requires gradients; None for a buffer.
     """
@@ -226,36 +228,36 @@ class _BlockTemplate:
         tensors = [*block.parameters(), *block.buffers()]
         if not recorder.repeatable or not _are_separate(tensors):
             return None
-        places = {id(module): place for place, module in enumerate(modules)}
-        places.update((id(tensor), place) for place, tensor in enumerate(tensors))
+        indices = {id(module): index for index, module in enumerate(modules)}
+        indices.update((id(tensor), index) for index, tensor in enumerate(tensors))
         module_templates = []
         for module in modules:
-            template = _make_module_template(module, places)
+            template = _make_module_template(module, indices)
             if template is None:
                 return None
             module_templates.append(template)
-        random_places = {}
-        for place, tensor in enumerate(tensors):
-            if _get_storage(tensor) in recorder.tensors:
-                random_places[_get_storage(tensor)] = place
-        if len(random_places) < len(recorder.tensors):
+        random_indices = {}
+        for index, tensor in enumerate(tensors):
+            if _get_storage_id(tensor) in recorder.tensors:
+                random_indices[_get_storage_id(tensor)] = index
+        if len(random_indices) < len(recorder.tensors):
             # Something was drawn that is not a tensor of the block.
             return None
         empty = {}
-        for place in random_places.values():
-            tensor = tensors[place]
-            empty[place] = _EmptyTensor(tensor.shape, tensor.dtype, tensor.device)
+        for index in random_indices.values():
+            tensor = tensors[index]
+            empty[index] = _EmptyTensor(tensor.shape, tensor.dtype, tensor.device)
         fixed = []
         requires_grad: list[bool | None] = []
-        for place, tensor in enumerate(tensors):
-            if place not in empty:
-                fixed.append((place, tensor.detach()))
+        for index, tensor in enumerate(tensors):
+            if index not in empty:
+                fixed.append((index, tensor.detach()))
             is_parameter = isinstance(tensor, nn.Parameter)
             requires_grad.append(tensor.requires_grad if is_parameter else None)
         return _BlockTemplate(
             modules=module_templates,
             empty=empty,
-            draws=[(random_places[draw.storage], draw) for draw in recorder.draws],
+            draws=[(random_indices[draw.storage], draw) for draw in recorder.draws],
             fixed=_FixedTensors.group_by_type(fixed),
             requires_grad=requires_grad,
         )
@@ -263,12 +265,12 @@ class _BlockTemplate:
     def matches(self, block: nn.Module) -> bool:
         """Whether a block that was made from this template has not been changed since."""
         modules: dict[int | None, nn.Module | None] = {0: block}
-        for place, template in enumerate(self.modules):
-            module = modules.get(place)
+        for index, template in enumerate(self.modules):
+            module = modules.get(index)
             if module is None or not template.describes(module):
                 return False
-            for name, child_place in template.places["_modules"]:
-                modules[child_place] = module._modules.get(name)
+            for name, child_index in template.member_indices["_modules"]:
+                modules[child_index] = module._modules.get(name)
         return True
 
     def make_block(self) -> nn.Module:
@@ -280,11 +282,11 @@ class _BlockTemplate:
             state.update(template.shared)
             for name, kind, content in template.own:
                 state[name] = kind(content) if content else kind()
-            for group, members in template.places.items():
+            for group, members in template.member_indices.items():
                 candidates: Sequence[object] = tensors if group in _TENSOR_GROUPS else modules
                 state[group] = {}
-                for name, place in members:
-                    state[group][name] = None if place is None else candidates[place]
+                for name, index in members:
+                    state[group][name] = None if index is None else candidates[index]
         block = modules[0]
         _TEMPLATES[block] = self
         return block
@@ -292,28 +294,28 @@ class _BlockTemplate:
     def _make_tensors(self) -> list[Tensor]:
         # A function mode, such as the one that sets the device, would be called each time.
         with torch._C.DisableTorchFunction(), torch.no_grad():
-            by_place = {place: empty.make() for place, empty in self.empty.items()}
-            for place, draw in self.draws:
-                draw.fill(by_place[place], *draw.args, **draw.kwargs)
+            by_index = {index: empty.make() for index, empty in self.empty.items()}
+            for index, draw in self.draws:
+                draw.fill(by_index[index], *draw.args, **draw.kwargs)
             for fixed in self.fixed:
-                by_place.update(fixed.make_copies())
+                by_index.update(fixed.make_copies())
             tensors = []
-            for place, requires_grad in enumerate(self.requires_grad):
-                tensor = by_place[place]
+            for index, requires_grad in enumerate(self.requires_grad):
+                tensor = by_index[index]
                 if requires_grad is not None:
                     tensor = nn.Parameter(tensor, requires_grad)
                 tensors.append(tensor)
         return tensors
 
 
-def _make_module_template(module: nn.Module, places: dict[int, int]) -> _ModuleTemplate | None:
+def _make_module_template(module: nn.Module, indices: dict[int, int]) -> _ModuleTemplate | None:
     """Describe a module; None if an attribute is neither immutable nor a plain container."""
     shared = {}
     own = []
     members = {}
     for name, value in vars(module).items():
         if name in _TENSOR_GROUPS or name == "_modules":
-            members[name] = [(key, places.get(id(member))) for key, member in value.items()]
+            members[name] = [(key, indices.get(id(member))) for key, member in value.items()]
         elif name == "training" or type(value) in _CONTAINERS:
             own.append((name, type(value), value))
         elif isinstance(value, _IMMUTABLE) or _is_frozen_dataclass(value):
@@ -330,8 +332,8 @@ def _is_frozen_dataclass(value: object) -> bool:
 
 def _are_separate(tensors: Sequence[Tensor]) -> bool:
     """Whether the tensors are contiguous and no two of them are at the same place in memory."""
-    places = {(_get_storage(tensor), tensor.storage_offset()) for tensor in tensors}
-    if len(places) < len(tensors):
+    locations = {(_get_storage_id(tensor), tensor.storage_offset()) for tensor in tensors}
+    if len(locations) < len(tensors):
         return False
     return all(tensor.is_contiguous() for tensor in tensors)
 
@@ -343,5 +345,5 @@ def _is_whole_tensor(tensor: object) -> bool:
     return tensor.nbytes == tensor.untyped_storage().nbytes()
 
 
-def _get_storage(tensor: Tensor) -> int:
+def _get_storage_id(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)

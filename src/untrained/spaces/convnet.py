@@ -39,7 +39,7 @@ _SE_REDUCTION = 4
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """One block of a stage.
+    """Sizes and settings of one block of a stage.
 
     Attributes:
         kind: One of `KINDS`.
@@ -87,7 +87,7 @@ class BlockPlan:
             params += self.cin * self.cout + 2 * self.cout
             flops += self.cin * self.cout * pixels
         if self.squeeze:
-            squeezed = _compute_squeezed(self.cout)
+            squeezed = _compute_squeeze_width(self.cout)
             params += 2 * self.cout * squeezed + squeezed + self.cout
             flops += 2 * self.cout * squeezed
         return Counts(params, flops)
@@ -105,7 +105,7 @@ class BlockPlan:
         params += depthwise + self.cout + 2 * self.cout + pointwise + hidden + self.cout
         flops += (depthwise + pointwise) * pixels
         if self.squeeze:
-            squeezed = _compute_squeezed(self.cout)
+            squeezed = _compute_squeeze_width(self.cout)
             params += 2 * self.cout * squeezed + squeezed + self.cout
             flops += 2 * self.cout * squeezed
         return Counts(params, flops)
@@ -149,7 +149,7 @@ def _compute_width(arch: Arch, stage: int) -> int:
     return max(_WIDTH_STEP, round(width / _WIDTH_STEP) * _WIDTH_STEP)
 
 
-def _compute_squeezed(channels: int) -> int:
+def _compute_squeeze_width(channels: int) -> int:
     return max(1, channels // _SE_REDUCTION)
 
 
@@ -164,7 +164,7 @@ def count_stem_halvings(task: Task) -> int:
 
 
 def _list_stem_widths(arch: Arch, task: Task) -> list[int]:
-    """Return the output channels of the convolutions of the stem: half of the width but the last."""
+    """Return the output channels of the stem's convolutions: half of the width, except the last."""
     width = int(arch["width"])
     return [width // 2] * (count_stem_halvings(task) - 1) + [width]
 
@@ -292,11 +292,11 @@ def build_block(plan: BlockPlan) -> nn.Module:
     if plan.kind == "inverted":
         return InvertedResidual(plan.inverted_plan)
     if plan.kind == "residual":
-        return PlannedResidualBlock(plan)
+        return ConvNetResidualBlock(plan)
     return ConvNeXtBlock(plan)
 
 
-class PlannedResidualBlock(nn.Module):
+class ConvNetResidualBlock(nn.Module):
     """Two convolutions with batch norms; the input, projected if necessary, is added before ReLU."""
 
     def __init__(self, plan: BlockPlan) -> None:
@@ -312,7 +312,7 @@ class PlannedResidualBlock(nn.Module):
             nn.BatchNorm2d(plan.cout),
         ]
         if plan.squeeze:
-            steps.append(SqueezeExcitation(plan.cout, _compute_squeezed(plan.cout)))
+            steps.append(SqueezeExcitation(plan.cout, _compute_squeeze_width(plan.cout)))
         self.steps = nn.Sequential(*steps)
         self.skip: nn.Module = nn.Identity()
         if not plan.keeps_shape:
@@ -355,7 +355,7 @@ class ConvNeXtBlock(nn.Module):
             nn.Conv2d(hidden, width, 1),
         ]
         if plan.squeeze:
-            block.append(SqueezeExcitation(width, _compute_squeezed(width)))
+            block.append(SqueezeExcitation(width, _compute_squeeze_width(width)))
         self.steps = nn.Sequential(*block)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -5,10 +5,10 @@ linear classifier. Each block chooses its expansion `e`, kernel `k`, number of l
 its layers have squeeze-and-excitation `se`; widths and strides are fixed. An architecture is written
 with the keys of the published table: `block0_e=1,block0_k=5,block0_l=2,block0_se=False,...`.
 
-The published table has only parameter counts, so three details were derived from them: an expansion
-of 1 has no 1x1 expansion convolution, every convolution is followed by a batch norm, and
-squeeze-and-excitation reduces to a quarter of the channels that enter the layer. All 5,138 published
-counts are then equal to ours. Published multiply-adds also contain batch norms (4 per element) and
+Three details of the networks were derived from the published parameter counts: an expansion of 1
+has no 1x1 expansion convolution, every convolution is followed by a batch norm, and
+squeeze-and-excitation reduces to a quarter of the channels that enter the layer. With them, all
+5,138 published counts are equal to ours. Published multiply-adds also contain batch norms (4 per element) and
 pooling (1 per element and 1 per result), which ours leave out.
 """
 
@@ -104,7 +104,7 @@ def _compute_size() -> int:
     counts=_count_network,
 )
 def mnasnet(choose: Choose, task: Task) -> NetworkBuilder:
-    """Seven blocks of inverted residual layers; 5,125 of them have a known ImageNet accuracy."""
+    """Seven blocks of inverted residual layers; 5,125 networks with known ImageNet accuracy."""
     genes = []
     for block, depths in enumerate(LAYERS):
         for key, options in (

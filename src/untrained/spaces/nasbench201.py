@@ -353,13 +353,13 @@ def _map_official_indices() -> dict[tuple[str, ...], int]:
     return {ops: index for index, ops in enumerate(_list_official_order())}
 
 
-def index_of(arch: Arch) -> int:
+def find_official_index(arch: Arch) -> int:
     """Return the index of the architecture in the published benchmark."""
     ops = tuple(str(op) for _, op in arch.genes)
     return _map_official_indices()[ops]
 
 
-def from_index(index: int) -> Arch:
+def make_arch_from_index(index: int) -> Arch:
     """Return the architecture with this index in the published benchmark."""
     cells = _list_official_order()
     if not 0 <= index < len(cells):

@@ -120,23 +120,23 @@ def _write_cache(
                 f"{folder} has {format_quantity(free_bytes)}B; choose a smaller --input-size "
                 "(train, score: --input-shape) or another --data-root"
             )
-        with replace_atomically(array_file) as part, part.open("wb") as file:
+        with replace_atomically(array_file) as temporary_file, temporary_file.open("wb") as file:
             # The number of decodable pictures is known only at the end, so the header is rewritten
             # then. Its length stays the same, because numpy reserves space for a longer shape.
             _write_header(file, (len(listing.files), height, width, channels))
-            facts = _decode_all(listing, shape, file)
+            facts = _decode_pictures(listing, shape, file)
             _check_classes(listing, facts)
             file.seek(0)
             _write_header(file, (len(facts.sizes), height, width, channels))
-        with replace_atomically(facts_file) as part:
-            part.write_text(json.dumps(asdict(facts)), encoding="utf-8")
+        with replace_atomically(facts_file) as temporary_file:
+            temporary_file.write_text(json.dumps(asdict(facts)), encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"the cache of pictures {folder} cannot be written: {error}; name another --data-root"
         ) from error
 
 
-def _decode_all(listing: Listing, shape: tuple[int, ...], file: BinaryIO) -> DecodingFacts:
+def _decode_pictures(listing: Listing, shape: tuple[int, ...], file: BinaryIO) -> DecodingFacts:
     """Append every picture that can be decoded to a file, in the order of the listing."""
     sizes = []
     unreadable = []
@@ -144,19 +144,19 @@ def _decode_all(listing: Listing, shape: tuple[int, ...], file: BinaryIO) -> Dec
     modes: Counter[str] = Counter()
     changes: Counter[str] = Counter()
     first_names: dict[bytes, str] = {}  # digest of the pixels -> the first picture with them
-    for place, (image_file, image) in enumerate(_decode_in_threads(listing.files, shape)):
+    for index, (image_file, image) in enumerate(_decode_in_threads(listing.files, shape)):
         if isinstance(image, str):
-            unreadable.append((place, image))
+            unreadable.append((index, image))
             continue
         file.write(image.pixels.tobytes())
         sizes.append((image.width, image.height))
         modes[image.mode] += 1
         changes.update(image.changes)
         if image.remark:
-            remarks.append((place, image.remark))
+            remarks.append((index, image.remark))
         first_name = first_names.setdefault(image.digest, image_file.name)
         if first_name != image_file.name:
-            remarks.append((place, f"used, but it is the same picture as {first_name}"))
+            remarks.append((index, f"used, but it is the same picture as {first_name}"))
     return DecodingFacts(
         sizes, dict(modes.most_common()), dict(changes.most_common()), unreadable, remarks
     )
@@ -195,12 +195,12 @@ def _check_classes(listing: Listing, facts: DecodingFacts) -> None:
     for empty_class in listing.classes:
         if empty_class in learned_classes:
             continue
-        place, file = next(
-            (place, file) for place, file in enumerate(listing.files) if file.label == empty_class
+        index, file = next(
+            (index, file) for index, file in enumerate(listing.files) if file.label == empty_class
         )
         raise UsageError(
             f"class {empty_class} of {listing.title} has no readable picture to learn from "
-            f"({file.name}: {reasons[place]}); add some, or remove the class"
+            f"({file.name}: {reasons[index]}); add some, or remove the class"
         )
 
 

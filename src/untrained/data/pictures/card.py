@@ -105,8 +105,8 @@ def make_picture_card(
     steps = format_count(-(-train_count // batch), "step")
 
     problems = list(listing.problems)
-    for place, reason in (*facts.unreadable, *facts.remarks):
-        problems.append((listing.files[place].name, reason))
+    for index, reason in (*facts.unreadable, *facts.remarks):
+        problems.append((listing.files[index].name, reason))
     return PictureCard(
         title=listing.title,
         parts={part: part_counts[part] for part in PART_NAMES},

@@ -1,8 +1,8 @@
 """List the user's pictures with their classes and parts.
 
 Only names are read, not pixels. Parts that the user does not provide are split off from the training
-pictures by file name. So adding a picture to a class moves no picture of another class to another
-part, and hardly any of the same class.
+pictures by file name. Adding a picture to a class therefore moves no picture of another class
+to another part, and hardly any of the same class.
 """
 
 import csv
@@ -31,7 +31,7 @@ _PATH_COLUMNS = ("path", "file", "filename", "image")
 _LABEL_COLUMNS = ("label", "class", "target")
 _SPLIT_COLUMNS = ("split", "part", "set")
 _HIDDEN = "hidden, so not used"
-_LINK_OUT = "not used: a link out of the folder, which is not followed"
+_LINK_OUT_OF_FOLDER = "not used: a link out of the folder, which is not followed"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Listing:
 
 
 def make_listing(title: str, files: Sequence[ImageFile], problems: Problems) -> Listing:
-    """Sort files, and split missing parts off from the training part.
+    """Make a listing of sorted files; missing parts are split off from the training part.
 
     Args:
         title: Name of the data.
@@ -134,7 +134,7 @@ def find_part(word: str) -> str | None:
 
 def _too_few_classes_error(title: str, class_count: int, problems: Problems) -> UsageError:
     classes = "1 class" if class_count == 1 else "no classes"
-    links = sum(reason == _LINK_OUT for _, reason in problems)
+    links = sum(reason == _LINK_OUT_OF_FOLDER for _, reason in problems)
     hint = f" ({links:,} links out of the folder are not followed)" if links else ""
     return UsageError(
         f"{title} has {classes} to learn from{hint}; it needs two or more, such as "
@@ -171,11 +171,11 @@ def list_folder(path: Path) -> Listing:
         and not _list_subfolders(train_folder, path, [])
     )
     if train_folder is None or is_train_a_class:
-        files = list(_list_classes(path, path, TRAIN, problems))
+        files = list(_list_class_files(path, path, TRAIN, problems))
         return make_listing(title, files, problems)
     files = []
     for part, folder in part_folders.items():
-        files += _list_classes(folder, path, part, problems)
+        files += _list_class_files(folder, path, part, problems)
     for child in other_folders:
         problems.append((_format_name(child, path), "not used: it is beside train, val and test"))
     return make_listing(title, files, problems)
@@ -192,7 +192,9 @@ def _find_part_folders(subfolders: Mapping[str, Path]) -> dict[str, Path]:
     return part_folders
 
 
-def _list_classes(folder: Path, root: Path, part: str, problems: Problems) -> Iterator[ImageFile]:
+def _list_class_files(
+    folder: Path, root: Path, part: str, problems: Problems
+) -> Iterator[ImageFile]:
     """Yield the files of every class folder in a folder."""
     # The caller has already listed the problems in the root itself.
     new_problems = problems if folder != root else []
@@ -218,8 +220,8 @@ def _list_subfolders(folder: Path, root: Path, problems: Problems) -> list[Path]
     for child in sorted(folder.iterdir()):
         if child.name.startswith("."):
             problems.append((_format_name(child, root), _HIDDEN))
-        elif _leads_out(child, root):
-            problems.append((_format_name(child, root), _LINK_OUT))
+        elif _is_link_out_of(child, root):
+            problems.append((_format_name(child, root), _LINK_OUT_OF_FOLDER))
         elif not child.is_dir():
             problems.append((_format_name(child, root), "not used: it is not in a class folder"))
         else:
@@ -227,7 +229,7 @@ def _list_subfolders(folder: Path, root: Path, problems: Problems) -> list[Path]
     return subfolders
 
 
-def _leads_out(path: Path, root: Path) -> bool:
+def _is_link_out_of(path: Path, root: Path) -> bool:
     """Return whether a path is a link to something outside the root, which may be a link itself."""
     if not path.is_symlink():
         return False
@@ -271,8 +273,8 @@ def _filter_names(folder: Path, names: Iterable[str], root: Path, problems: Prob
         path = folder / name
         if name.startswith("."):
             problems.append((_format_name(path, root), _HIDDEN))
-        elif _leads_out(path, root):
-            problems.append((_format_name(path, root), _LINK_OUT))
+        elif _is_link_out_of(path, root):
+            problems.append((_format_name(path, root), _LINK_OUT_OF_FOLDER))
         else:
             kept_names.append(name)
     return kept_names

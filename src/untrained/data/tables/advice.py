@@ -12,12 +12,12 @@ from untrained.data.tables.options import TableOptions
 from untrained.data.tables.roles import FEW_VALUES, ColumnRoles
 from untrained.data.tables.values import Floats, hash_identifiers, read_numbers
 
-DECIMAL_COMMA = "looks like numbers with a decimal comma; write decimal=comma"
+DECIMAL_COMMA_ADVICE = "looks like numbers with a decimal comma; write decimal=comma"
 # With fewer rows, or fewer rows of a label, a column may separate the labels by chance.
 MIN_ROWS = 100
 MIN_ROWS_PER_LABEL = 10
 PERFECT_AUC = 0.999  # a column with a higher AUC most likely leaks the label
-# Range of integers relative to their size. Prices and counts have a larger one.
+# Range of integers relative to their size. Prices and counts usually have a larger one.
 NARROW_RANGE = 0.1
 Advice = tuple[tuple[str, str], ...]  # names of columns, and the advice on each
 Labels = NDArray[np.int64]
@@ -40,15 +40,15 @@ def give_advice(
     for name in used_columns:
         if reveals_label(head[name], numbers[name], labels):
             advice[name] = f"predicts the label by itself, a leak? write drop={name}"
-    for name in roles.commas:
-        advice.setdefault(name, DECIMAL_COMMA)
+    for name in roles.decimal_comma_columns:
+        advice.setdefault(name, DECIMAL_COMMA_ADVICE)
     for name in used_columns:
-        if counts_rows(numbers[name]):
+        if is_row_number(numbers[name]):
             advice.setdefault(name, f"counts the rows; write drop={name}")
     for name in roles.dense:
-        if name in options.dense or name in roles.dated:
+        if name in options.dense or name in roles.date_candidates:
             continue
-        if is_far_from_zero(numbers[name]):
+        if has_narrow_range(numbers[name]):
             advice.setdefault(
                 name, f"whole numbers far from 0, identifiers? write categorical={name}"
             )
@@ -63,19 +63,20 @@ def reveals_label(column: pa.Array, numbers: Floats, labels: Labels) -> bool:
     """
     null_mask = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     is_missing = np.asarray(null_mask, np.float64)
-    hashes, places = hash_identifiers(column)
+    hashes, indices = hash_identifiers(column)
     if len(hashes) <= FEW_VALUES:
-        mean_labels = np.bincount(places, labels) / np.bincount(places)
+        mean_labels = np.bincount(indices, labels) / np.bincount(indices)
     else:
         mean_labels = np.zeros(len(hashes))
-    signals = (numbers, is_missing, mean_labels[places])
+    signals = (numbers, is_missing, mean_labels[indices])
     return any(separates_labels(signal, labels) for signal in signals)
 
 
 def separates_labels(values: Floats, labels: Labels) -> bool:
     """Return whether nearly all rows of one label have larger values than those of the other.
 
-    The area under the ROC curve is computed from the ranks of the clicks (Mann and Whitney).
+    The area under the ROC curve is computed from the ranks of the rows with label 1 (Mann and
+    Whitney).
     Missing values have no rank.
     """
     ranks = pd.Series(values).rank()
@@ -87,15 +88,15 @@ def separates_labels(values: Floats, labels: Labels) -> bool:
     return not 1 - PERFECT_AUC <= area <= PERFECT_AUC
 
 
-def counts_rows(values: Floats) -> bool:
+def is_row_number(values: Floats) -> bool:
     """Return whether the values are consecutive whole numbers."""
     if len(values) <= FEW_VALUES:
         return False
     return bool(np.all(values == np.round(values)) and np.all(np.diff(values) == 1))
 
 
-def is_far_from_zero(values: Floats) -> bool:
-    """Return whether 90 % of the integers differ little, compared with their size."""
+def has_narrow_range(values: Floats) -> bool:
+    """Return whether the middle 90 % of the integers differ little, compared with their size."""
     values = values[~np.isnan(values)]
     if len(values) <= FEW_VALUES or not np.all(values == np.round(values)):
         return False

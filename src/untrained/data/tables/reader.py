@@ -146,7 +146,7 @@ def _read_header(path: Path, text: str, first_line: str, separator: str) -> list
 def _read_csv_blocks(
     path: Path, columns: tuple[str, ...], separator: str, skipped_lines: int, bad_rows: BadRows
 ) -> Blocks:
-    bad_lines: list[int] = []  # refused by the parser, and not yet passed by the blocks
+    bad_lines: list[int] = []  # lines that the parser refused, after the last block
 
     def refuse_row(row: Any) -> str:
         bad_lines.append(row.number)
@@ -202,7 +202,7 @@ def _finish_reader(reader: pcsv.CSVStreamingReader, text: "_Utf8Stream") -> None
     A thread of Arrow reads ahead from our Python stream. If the interpreter exits meanwhile, the
     process is aborted.
     """
-    text.end()
+    text.stop()
     with suppress(pa.ArrowException):
         for _ in reader:
             pass
@@ -218,12 +218,12 @@ class _Utf8Stream(io.RawIOBase):
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         self._buffer = b""
-        self._is_at_end = False
-        self._is_ended = False
+        self._is_exhausted = False
+        self._is_stopped = False
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Return no more data from the next call on; another thread may be in a call now."""
-        self._is_ended = True
+        self._is_stopped = True
 
     def readable(self) -> bool:
         return True
@@ -233,16 +233,16 @@ class _Utf8Stream(io.RawIOBase):
 
         Arrow treats a shorter result as a block, and a row must fit into one block.
         """
-        if self._is_ended:
-            # Return the rest of a character that was cut, because Arrow wants valid UTF-8.
+        if self._is_stopped:
+            # Return the rest of a character that was cut, because Arrow expects valid UTF-8.
             rest_size = len(self._buffer) - len(self._buffer.lstrip(_UTF8_CONTINUATION))
             rest = self._buffer[:rest_size]
             self._buffer = b""
             return rest
-        while not self._is_at_end and not 0 <= size <= len(self._buffer):
+        while not self._is_exhausted and not 0 <= size <= len(self._buffer):
             raw = self._stream.read(BLOCK_BYTES)
-            self._is_at_end = not raw
-            self._buffer += self._decoder.decode(raw, final=self._is_at_end).encode()
+            self._is_exhausted = not raw
+            self._buffer += self._decoder.decode(raw, final=self._is_exhausted).encode()
         cut = len(self._buffer) if size < 0 else size
         data = self._buffer[:cut]
         self._buffer = self._buffer[cut:]
@@ -285,8 +285,8 @@ def _check_file(path: Path) -> None:
 
 
 def _make_unique_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Name columns without a name by their place, and refuse names that occur twice."""
-    full_names = [name or f"column{place}" for place, name in enumerate(names, 1)]
+    """Name columns without a name by their position, and refuse names that occur twice."""
+    full_names = [name or f"column{position}" for position, name in enumerate(names, 1)]
     repeated = sorted({name for name in full_names if full_names.count(name) > 1})
     if repeated:
         raise UsageError(

@@ -40,22 +40,22 @@ class ColumnRoles:
         time: Column that orders the split; empty for a random split.
         dense: Columns of numbers.
         categorical: Columns of identifiers.
-        logs: Dense columns that are transformed by a logarithm.
+        log_columns: Dense columns that are transformed by a logarithm.
         dropped: Columns that are not used, with the reason.
-        moments: Columns of a time type.
-        dated: Columns that look like times, and that the user did not name as such.
-        commas: Columns of texts that would be numbers with a decimal comma.
+        timestamps: Columns of a time type.
+        date_candidates: Columns that look like times, and that the user did not name as such.
+        decimal_comma_columns: Columns of texts that would be numbers with a decimal comma.
     """
 
     label: str
     time: str
     dense: tuple[str, ...]
     categorical: tuple[str, ...]
-    logs: frozenset[str]
+    log_columns: frozenset[str]
     dropped: tuple[tuple[str, str], ...]
-    moments: tuple[str, ...]
-    dated: tuple[str, ...]
-    commas: tuple[str, ...]
+    timestamps: tuple[str, ...]
+    date_candidates: tuple[str, ...]
+    decimal_comma_columns: tuple[str, ...]
 
 
 def infer_roles(columns: Sequence[str], head: pa.RecordBatch, options: TableOptions) -> ColumnRoles:
@@ -78,12 +78,12 @@ def infer_roles(columns: Sequence[str], head: pa.RecordBatch, options: TableOpti
     candidates = [name for name in columns if name not in {label, options.time, *options.drop}]
 
     nested = [name for name in candidates if pa.types.is_nested(head[name].type)]
-    clocks = [name for name in candidates if _is_clock_type(head[name].type)]
+    times_of_day = [name for name in candidates if _is_time_of_day_type(head[name].type)]
     for name in nested:
         dropped.append((name, "lists and structures are not read"))
-    for name in clocks:
+    for name in times_of_day:
         dropped.append((name, "times of day and durations are not read"))
-    used = [name for name in candidates if name not in nested and name not in clocks]
+    used = [name for name in candidates if name not in nested and name not in times_of_day]
 
     dense = []
     for name in used:
@@ -96,11 +96,11 @@ def infer_roles(columns: Sequence[str], head: pa.RecordBatch, options: TableOpti
         time=options.time,
         dense=tuple(dense),
         categorical=tuple(name for name in used if name not in dense),
-        logs=frozenset(_choose_log_columns(dense, head, options)),
+        log_columns=frozenset(_choose_log_columns(dense, head, options)),
         dropped=tuple(dropped),
-        moments=tuple(name for name in used if is_time_type(head[name].type)),
-        dated=tuple(name for name in used if _is_date(name, head[name])),
-        commas=tuple(_find_comma_columns(used, head, options)),
+        timestamps=tuple(name for name in used if is_time_type(head[name].type)),
+        date_candidates=tuple(name for name in used if _is_date(name, head[name])),
+        decimal_comma_columns=tuple(_find_decimal_comma_columns(used, head, options)),
     )
 
 
@@ -143,7 +143,7 @@ def _choose_log_columns(
     return []
 
 
-def _find_comma_columns(
+def _find_decimal_comma_columns(
     used: Sequence[str], head: pa.RecordBatch, options: TableOptions
 ) -> list[str]:
     """Return the columns whose texts would be numbers with a decimal comma."""
@@ -157,7 +157,7 @@ def _find_comma_columns(
     return names
 
 
-def _is_clock_type(kind: pa.DataType) -> bool:
+def _is_time_of_day_type(kind: pa.DataType) -> bool:
     return bool(pa.types.is_time(kind) or pa.types.is_duration(kind))
 
 

@@ -74,16 +74,16 @@ class IdentifierColumn:
 
     def encode(self, column: pa.Array) -> EncodedRows:
         """Encode a block of the column (rows,)."""
-        hashes, places = hash_identifiers(column)
-        return self.number_hashes(hashes)[places].astype(np.float32)
+        hashes, indices = hash_identifiers(column)
+        return self.number_hashes(hashes)[indices].astype(np.float32)
 
     def number_hashes(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the number of each identifier."""
         if self.vocabulary is None:
             return (hashes % np.uint64(self.size)).astype(np.int64)
-        places = np.searchsorted(self.vocabulary, hashes)
-        places = np.minimum(places, len(self.vocabulary) - 1)
-        return np.where(self.vocabulary[places] == hashes, places + 1, 0)
+        indices = np.searchsorted(self.vocabulary, hashes)
+        indices = np.minimum(indices, len(self.vocabulary) - 1)
+        return np.where(self.vocabulary[indices] == hashes, indices + 1, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +142,11 @@ class Schema:
         return np.stack(columns, axis=1)
 
     def save_vocabularies(self, folder: Path) -> None:
-        """Write the vocabularies, named by the places of their columns among the identifiers."""
+        """Write the vocabularies, named by the indices of their columns among the identifiers."""
         vocabularies = {}
-        for place, column in enumerate(self.identifiers):
+        for index, column in enumerate(self.identifiers):
             if column.vocabulary is not None:
-                vocabularies[str(place)] = column.vocabulary
+                vocabularies[str(index)] = column.vocabulary
         np.savez(folder / VOCABULARIES, **vocabularies)  # type: ignore[arg-type]
 
     def save(self, folder: Path) -> None:
@@ -172,8 +172,8 @@ def load_schema(folder: Path) -> Schema:
         )
     arrays = read_npz_arrays(folder / VOCABULARIES, list_npz_names(folder / VOCABULARIES))
     identifiers = []
-    for place, column in enumerate(facts["identifiers"]):
-        column["vocabulary"] = arrays.get(str(place))
+    for index, column in enumerate(facts["identifiers"]):
+        column["vocabulary"] = arrays.get(str(index))
         identifiers.append(IdentifierColumn(**column))
     facts["identifiers"] = identifiers
     facts["dense"] = [DenseColumn(**column) for column in facts["dense"]]

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.data.source import Card, DataSource
-from untrained.data.tables import schema as _schema
 from untrained.data.tables.card import make_table_card
 from untrained.data.tables.options import TableOptions
 from untrained.data.tables.reader import BadRows, Table
 from untrained.data.tables.roles import HEAD_ROWS, ColumnRoles, infer_roles
-from untrained.data.tables.schema import EncodedRows, Schema
+from untrained.data.tables.schema import VERSION as SCHEMA_VERSION
+from untrained.data.tables.schema import EncodedRows, Schema, load_schema
 from untrained.data.tables.survey import Split, read_labelled_blocks, survey_table
 from untrained.data.tables.values import replace_decimal_comma
 from untrained.errors import UsageError
@@ -128,14 +128,14 @@ def _make_key(table: Table, options: TableOptions) -> str:
         content = fingerprint_file(table.path)
     except OSError as error:
         raise UsageError(f"{table.path} cannot be read: {error}") from error
-    parts = (_schema.VERSION, table.path.name, content, table.columns, table.missing, options)
+    parts = (SCHEMA_VERSION, table.path.name, content, table.columns, table.missing, options)
     return sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
 def _read_cache(folder: Path) -> tuple[Schema, dict[str, TablePart]] | None:
     """Read an encoded table; None if there is none, or if a file is damaged."""
     try:
-        schema = _schema.load_schema(folder)
+        schema = load_schema(folder)
         parts = {}
         for name, count in zip(PART_FILES, schema.rows, strict=True):
             shape = (count, schema.columns + 1)

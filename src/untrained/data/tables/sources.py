@@ -89,7 +89,7 @@ def avazu(argument: str, like: Task, root: Path) -> DataSource:
 
 
 @register_source(
-    "kdd2012:PATH, training.txt of the KDD Cup 2012 (track 2); a click is one click or more",
+    "kdd2012:PATH, training.txt of the KDD Cup 2012 (track 2); the label is 1 for any click",
     belongs_to_user=True,
 )
 def kdd2012(argument: str, like: Task, root: Path) -> DataSource:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from untrained.data.tables.advice import DECIMAL_COMMA, Advice, give_advice
+from untrained.data.tables.advice import DECIMAL_COMMA_ADVICE, Advice, give_advice
 from untrained.data.tables.options import TableOptions
 from untrained.data.tables.reader import BadRows, Table
 from untrained.data.tables.roles import HEAD_ROWS, ColumnRoles
@@ -39,7 +39,7 @@ TRAIN_PART = 0
 MAX_BAD_SHARE = 0.1  # of bad rows, and of text in a column of numbers
 _UNSORTED_HASHES = 2**16  # hashes that are collected before they are merged
 Labels = NDArray[np.int64]
-Reasons = list[tuple[str, str]]  # names of columns, and why they are dropped
+DroppedColumns = list[tuple[str, str]]  # names of columns, and why they are dropped
 # The part of each row, from the first row number up to the second (excluded).
 Split = Callable[[int, int], NDArray[np.int64]]
 
@@ -61,7 +61,7 @@ def survey_table(table: Table, roles: ColumnRoles, options: TableOptions) -> tup
     split: Split = split_at_random
     if roles.time:
         split = split_by_time(table, roles, options.above)
-    statistics = {name: RunningStatistics(name in roles.logs) for name in roles.dense}
+    statistics = {name: RunningStatistics(name in roles.log_columns) for name in roles.dense}
     counters = {name: IdentifierCounter(options.hash) for name in roles.categorical}
 
     row_counts = np.zeros(3, np.int64)
@@ -94,7 +94,7 @@ def survey_table(table: Table, roles: ColumnRoles, options: TableOptions) -> tup
     useless_columns = {name for name, _ in (*dropped_dense, *dropped_identifiers)}
     kept_advice = []
     for name, text in advice:
-        if name not in useless_columns or name in roles.commas:
+        if name not in useless_columns or name in roles.decimal_comma_columns:
             kept_advice.append((name, text))
     schema = Schema(
         label=roles.label,
@@ -108,8 +108,8 @@ def survey_table(table: Table, roles: ColumnRoles, options: TableOptions) -> tup
         bad=bad_rows.count,
         bad_rows=tuple(bad_rows.first),
         missing=table.missing,
-        moments=tuple(name for name in roles.moments if name not in useless_columns),
-        dated=() if roles.time else roles.dated,
+        moments=tuple(name for name in roles.timestamps if name not in useless_columns),
+        dated=() if roles.time else roles.date_candidates,
         decimal="," if options.has_decimal_comma else ".",
         advice=tuple(kept_advice),
     )
@@ -134,13 +134,13 @@ def read_labelled_blocks(
         UsageError: The column is not a label: most rows of the first block have none. Later blocks
             may be short, so the total count of bad rows decides about them.
     """
-    for place, (block, lines) in enumerate(table.blocks(bad_rows)):
+    for number, (block, lines) in enumerate(table.blocks(bad_rows)):
         column = block[roles.label]
         labels = _read_labels(column, roles.label, above)
         is_bad = labels < 0
         if is_bad.any():
             texts = read_texts(column)
-            if place == 0 and is_bad.mean() > 0.5:
+            if number == 0 and is_bad.mean() > 0.5:
                 raise _not_a_label_error(roles.label, texts, is_bad)
             for row in is_bad.nonzero()[0]:
                 reason = "no label"
@@ -164,18 +164,18 @@ def _not_a_label_error(name: str, texts: list[str | None], is_bad: NDArray[np.bo
 def _read_labels(column: pa.Array, name: str, above: float | None) -> Labels:
     """Return the labels 0 and 1, and -1 for a missing label."""
     encoded = cast_to_strings(column).dictionary_encode(null_encoding="encode")
-    places = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+    indices = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
     texts = read_texts(encoded.dictionary)
     numbers = np.array([read_label(text, above) for text in texts])
     is_wrong = ~np.isnan(numbers) & (numbers != 0) & (numbers != 1)
     if is_wrong.any():
-        threshold = _propose_threshold(numbers[places])
+        threshold = _propose_threshold(numbers[indices])
         raise UsageError(
             f"the label {name} is {texts[int(is_wrong.argmax())]} somewhere; expected 0 and 1, "
             f"or say which are 1: --data 'csv:PATH?label={name}&above={threshold}'"
         )
     labels: Labels = np.nan_to_num(numbers, nan=-1).astype(np.int64)
-    return labels[places]
+    return labels[indices]
 
 
 def _propose_threshold(values: Floats) -> str:
@@ -243,8 +243,8 @@ class IdentifierCounter:
         self.missing += column.null_count
         if self.is_full:
             return
-        hashes, places = hash_identifiers(column)
-        counts = np.bincount(places[is_training], minlength=len(hashes))
+        hashes, indices = hash_identifiers(column)
+        counts = np.bincount(indices[is_training], minlength=len(hashes))
         self._new.append((hashes[counts > 0], counts[counts > 0]))
         new_count = sum(len(new_hashes) for new_hashes, _ in self._new)
         # Merging only when the number of identifiers may have doubled keeps sorting cheap.
@@ -252,13 +252,16 @@ class IdentifierCounter:
             self.merge()
 
     def merge(self) -> tuple[Hashes, NDArray[np.int64]]:
-        """Return all identifiers in increasing order and their counts; none if there are too many."""
+        """Merge new counts; return all identifiers in increasing order and their counts.
+
+        Both are empty if there are too many identifiers.
+        """
         if self.is_full:
             return self._hashes, self._counts
         hashes = np.concatenate([self._hashes, *(new_hashes for new_hashes, _ in self._new)])
         counts = np.concatenate([self._counts, *(new_counts for _, new_counts in self._new)])
-        self._hashes, places = np.unique(hashes, return_inverse=True)
-        self._counts = np.bincount(places, counts, len(self._hashes)).astype(np.int64)
+        self._hashes, indices = np.unique(hashes, return_inverse=True)
+        self._counts = np.bincount(indices, counts, len(self._hashes)).astype(np.int64)
         self._new = []
         self.distinct = len(self._hashes)
         if self.distinct > self._limit:
@@ -331,7 +334,7 @@ def _check_rows(
 
 def _make_dense_columns(
     statistics: dict[str, RunningStatistics], row_count: int, roles: ColumnRoles
-) -> tuple[list[DenseColumn], Reasons]:
+) -> tuple[list[DenseColumn], DroppedColumns]:
     """Return the dense columns, and those that are useless with the reason."""
     columns = []
     dropped = []
@@ -340,8 +343,8 @@ def _make_dense_columns(
         present = row_count - column.missing + column.text
         if column.text > MAX_BAD_SHARE * present:
             advice = f"write categorical={name} or drop={name}"
-            if name in roles.commas:
-                advice = f"it {DECIMAL_COMMA}"
+            if name in roles.decimal_comma_columns:
+                advice = f"it {DECIMAL_COMMA_ADVICE}"
             share = column.text / present
             raise UsageError(f"{share:.0%} of the values of {name} are text; {advice}")
         if column.std > 0:
@@ -359,7 +362,7 @@ def _make_dense_columns(
 
 def _make_identifier_columns(
     counters: dict[str, IdentifierCounter], options: TableOptions
-) -> tuple[list[IdentifierColumn], Reasons]:
+) -> tuple[list[IdentifierColumn], DroppedColumns]:
     """Return the columns of identifiers, and those that are useless with the reason."""
     columns = []
     dropped = []

@@ -65,7 +65,7 @@ def replace_decimal_comma(column: pa.Array) -> pa.Array:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return column
     swapped_column = column
-    # Swap commas and points, with a character in between that no text contains.
+    # Swap commas and points, by way of a character that no text contains.
     for old, new in ((",", "\0"), (".", ","), ("\0", ".")):
         swapped_column = pc.replace_substring(swapped_column, old, new)
     has_comma = pc.match_substring_regex(column, f"^({DECIMAL_COMMA})$")
@@ -101,7 +101,7 @@ def hash_identifiers(column: pa.Array) -> tuple[Hashes, NDArray[np.int64]]:
     """Hash the identifiers of a column.
 
     Returns:
-        Hashes of the different values of the column, and for each row the place of its hash. Equal
+        Hashes of the different values of the column, and for each row the index of its hash. Equal
         hashes may occur several times, for example of 5 and 5.0.
     """
     column = _simplify_column(column)
@@ -112,8 +112,8 @@ def hash_identifiers(column: pa.Array) -> tuple[Hashes, NDArray[np.int64]]:
     values = encoded.dictionary.to_numpy(zero_copy_only=False)
     texts = np.array([normalise_text(value) for value in values], dtype=object)
     hashes = pd.util.hash_array(texts, categorize=False).astype(np.uint64)
-    places = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
-    return hashes, places
+    indices = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+    return hashes, indices
 
 
 def normalise_text(value: object) -> str:

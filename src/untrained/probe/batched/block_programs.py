@@ -47,8 +47,8 @@ class BlockRecording(NamedTuple):
     reads_sizes: bool
 
 
-class BlockPlace:
-    """A block on a tape.
+class TapedBlock:
+    """A block with the numbers of its values on a tape.
 
     Attributes:
         block: The block.
@@ -135,7 +135,7 @@ class BlockProgram:
 
     @staticmethod
     def make(
-        place: BlockPlace,
+        block: TapedBlock,
         recording: BlockRecording,
         output: ValueRef,
     ) -> "BlockProgram | None":
@@ -149,12 +149,12 @@ class BlockProgram:
             if any(step.overwrites for step in call.instruction.steps):
                 return None
         try:
-            module_outputs = _relative_outputs(place, recording.module_outputs)
-            shared_values = [place.to_relative(ref) for ref in recording.shared_values]
+            module_outputs = _make_outputs_relative(block, recording.module_outputs)
+            shared_values = [block.to_relative(ref) for ref in recording.shared_values]
             call_inputs = []
             for call in recording.calls:
-                call_inputs.append([place.to_relative(ref) for ref in call.inputs])
-            relative_output = place.to_relative(output)
+                call_inputs.append([block.to_relative(ref) for ref in call.inputs])
+            relative_output = block.to_relative(output)
         except KeyError:
             return None
         # A block that returns its input or a parameter computes nothing that could be shared.
@@ -166,13 +166,13 @@ class BlockProgram:
         tensor_numbers = sorted(FIRST_TENSOR - ref for ref in tensor_refs)
         # Number the tensors again, counting only those that the program reads.
         renumbered = {}
-        for place_in_program, number in enumerate(tensor_numbers):
-            renumbered[FIRST_TENSOR - number] = FIRST_TENSOR - place_in_program
+        for new_number, number in enumerate(tensor_numbers):
+            renumbered[FIRST_TENSOR - number] = FIRST_TENSOR - new_number
         calls = []
         for call, refs in zip(recording.calls, call_inputs, strict=True):
             inputs = tuple([renumbered.get(ref, ref) for ref in refs])
             calls.append(ProgramCall(call.instruction, inputs))
-        tensors = [TensorSpec.of(place.tensors[number]) for number in tensor_numbers]
+        tensors = [TensorSpec.of(block.tensors[number]) for number in tensor_numbers]
         return BlockProgram(
             inputs=(recording.input, *tensors),
             new_values=recording.values,
@@ -184,9 +184,9 @@ class BlockProgram:
             reads_sizes=recording.reads_sizes,
         )
 
-    def find_inputs(self, place: BlockPlace) -> tuple[ValueRef, ...]:
+    def find_inputs(self, block: TapedBlock) -> tuple[ValueRef, ...]:
         """Return the inputs of the program for one block."""
-        return (place.input, *[place.tensors[number] for number in self.tensor_numbers])
+        return (block.input, *[block.tensors[number] for number in self.tensor_numbers])
 
     @cached_property
     def steps(self) -> tuple[Signature, ...]:
@@ -221,15 +221,15 @@ class BlockProgram:
         return BlockProgram(tuple(inputs), values, calls)
 
 
-def _relative_outputs(
-    place: BlockPlace,
+def _make_outputs_relative(
+    block: TapedBlock,
     outputs: Sequence[ModuleOutput],
 ) -> list[tuple[int, int | None, int]]:
-    module_numbers = {id(module): number for number, module in enumerate(place.modules)}
+    module_numbers = {id(module): number for number, module in enumerate(block.modules)}
     relative = []
     for ref, source, module in outputs:
-        relative_source = None if source is None else place.to_relative(source)
-        relative.append((place.to_relative(ref), relative_source, module_numbers[id(module)]))
+        relative_source = None if source is None else block.to_relative(source)
+        relative.append((block.to_relative(ref), relative_source, module_numbers[id(module)]))
     return relative
 
 

@@ -1,7 +1,7 @@
 """Stacks of values and how they are arranged in memory.
 
-A stack contains one value of each of G calls, (G, *shape). A stack may be a Jet, whose tail is
-(2, G, *shape). A fold does the work of G calls at once; all folds are written with the functions
+A stack contains one value of each of G calls, (G, *shape). A stack may be a Jet, whose derivatives
+are (2, G, *shape). A fold does the work of G calls at once; all folds are written with the functions
 below.
 """
 
@@ -34,7 +34,7 @@ def fold(*names: str) -> Callable[[Fold], Fold]:
 
 
 def map_stack(function: Callable[[Tensor, int], Mapped], x: Tensor) -> Mapped:
-    """Apply a function to a stack, or to value and tail of a jet.
+    """Apply a function to a stack, or to value and derivatives of a jet.
 
     Args:
         function: Receives a tensor and its axis of networks.
@@ -43,10 +43,10 @@ def map_stack(function: Callable[[Tensor, int], Mapped], x: Tensor) -> Mapped:
     if not isinstance(x, Jet):
         return function(x, 0)
     value = function(x.value, 0)
-    tail = function(x.tail, 1)
-    if isinstance(value, Tensor) and isinstance(tail, Tensor):
-        return Jet.of(value, tail)
-    return tuple(map(Jet.of, value, tail))
+    derivatives = function(x.derivatives, 1)
+    if isinstance(value, Tensor) and isinstance(derivatives, Tensor):
+        return Jet.of(value, derivatives)
+    return tuple(map(Jet.of, value, derivatives))
 
 
 def stack_values(values: Sequence[Tensor]) -> Tensor:
@@ -54,10 +54,10 @@ def stack_values(values: Sequence[Tensor]) -> Tensor:
     jets = [x for x in values if isinstance(x, Jet)]
     if not jets:
         return torch.stack(list(values))
-    assert len(jets) == len(values)  # calls of one group have jets in the same places
+    assert len(jets) == len(values)  # calls of one group have jets at the same positions
     value = torch.stack([x.value for x in jets])
-    tail = torch.stack([x.tail for x in jets], 1)
-    return Jet.of(value, tail)
+    derivatives = torch.stack([x.derivatives for x in jets], 1)
+    return Jet.of(value, derivatives)
 
 
 def concatenate(parts: Sequence[Tensor], axis: int) -> Tensor:

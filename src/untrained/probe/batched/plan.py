@@ -205,7 +205,7 @@ class _NetworkGroup:
                     moving.append((probe, output))
         curves = []
         for _, output in moving:
-            curves.append(torch.cat([output.value[None], output.tail]).flatten(1))
+            curves.append(torch.cat([output.value[None], output.derivatives]).flatten(1))
         for (probe, _), curve in zip(moving, copy_to_cpu(curves), strict=True):
             value, velocity, acceleration = curve
             probe.set_motion(shape, (value, velocity, acceleration))
@@ -283,13 +283,13 @@ def compute_conditions(slices: Sequence[StackSlice]) -> list[float]:
     stacks = []
     order: list[int] = []
     for members in members_by_stack.values():
-        members.sort(key=lambda member: slices[member].place)
+        members.sort(key=lambda member: slices[member].position)
         stack = slices[members[0]].stack
-        places = [slices[member].place for member in members]
-        if places == list(range(len(stack))):
+        positions = [slices[member].position for member in members]
+        if positions == list(range(len(stack))):
             first_samples = stack[:, 0]
         else:
-            first_samples = torch.stack([stack[place, 0] for place in places])
+            first_samples = torch.stack([stack[position, 0] for position in positions])
         stacks.append(as_matrices(first_samples))
         order.extend(members)
     ratios = dict(zip(order, stacked_condition_ratios(stacks).tolist(), strict=True))

@@ -4,8 +4,8 @@ The network runs on a meta tensor under a function mode that returns meta tensor
 from every call. Parameters, buffers and everything computed from them alone are real tensors.
 
 A tape can be recorded if the network is a plain function of its input. A network that draws random
-numbers, reads values of tensors, or writes into a view raises `NotRecordable`, or an error of torch; it is then
-measured alone.
+numbers, reads values of tensors, or writes into a view raises `NotRecordable`, or an error of
+torch; it is then measured alone.
 
 Equal blocks (`spaces/block_templates.py`) are run once per kind of input; afterwards their program is
 reused.
@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from untrained.probe.batched.block_programs import (
-    BlockPlace,
     BlockProgram,
     BlockRecording,
     ModuleOutput,
+    TapedBlock,
 )
 from untrained.probe.batched.signatures import (
     META,
@@ -31,7 +31,7 @@ from untrained.probe.batched.signatures import (
     TensorSpec,
     fill_tensors,
     find_tensors,
-    outline_call,
+    make_call_key,
     refuse_side_effects,
 )
 from untrained.probe.batched.tape import ModuleValue, Tape, TapeCall, ValueRef
@@ -55,8 +55,8 @@ _SIZE_FUNCTIONS = frozenset(
         Tensor.__len__,
     ]
 )
-# Functions that read a fact about a tensor and compute nothing.
-_FACT_FUNCTIONS = _SIZE_FUNCTIONS.union(
+# Functions that read metadata of a tensor and compute nothing.
+_METADATA_FUNCTIONS = _SIZE_FUNCTIONS.union(
     _find_getters("dtype", "device", "ndim", "requires_grad", "is_cuda", "is_meta"),
     [Tensor.dim, Tensor.is_floating_point, Tensor.is_complex],
 )
@@ -167,7 +167,7 @@ class _TapeRecorder(ScoringMode):
         args: Args = (),
         kwargs: Kwargs | None = None,
     ) -> object:
-        if func in _FACT_FUNCTIONS:
+        if func in _METADATA_FUNCTIONS:
             if func in _SIZE_FUNCTIONS and id(args[0]) in self._numbers:
                 self._tape.reads_sizes = True
             return func(*args, **(kwargs or {}))
@@ -180,14 +180,14 @@ class _TapeRecorder(ScoringMode):
         args: Args,
         kwargs: Kwargs,
     ) -> object:
-        key, tensors = outline_call(func, args, kwargs)
+        key, tensors = make_call_key(func, args, kwargs)
         depends_on_input = any(id(tensor) in self._numbers for tensor in tensors)
         # A tensor that is created on the device of the input is recorded too.
         if not depends_on_input and kwargs.get("device") != META:
             return self._compute_constant(func, args, kwargs, tensors)
         signature = self._cache.find(key, tensors, func, args, kwargs)
         if signature is None:
-            # The function returned a fact that may depend on the size of the input.
+            # The function returned metadata that may depend on the size of the input.
             self._tape.reads_sizes = True
             return func(*args, **kwargs)
         return self._record_call(signature, tensors)
@@ -282,18 +282,18 @@ class _TapeRecorder(ScoringMode):
         """Call a block of a known template; it is run only for the first input of its kind."""
         programs = self._cache.block_programs
         key = (template, self._values[input])
-        place = BlockPlace(block, input, len(self._values))
+        taped_block = TapedBlock(block, input, len(self._values))
         if key not in programs:
-            return self._record_block(key, place, run)
+            return self._record_block(key, taped_block, run)
         program = programs[key]
         if program is None:
             return run()
-        return self._replay_block(program, place)
+        return self._replay_block(program, taped_block)
 
     def _record_block(
         self,
         key: tuple[object, TensorSpec],
-        place: BlockPlace,
+        taped_block: TapedBlock,
         run: Callable[[], object],
     ) -> object:
         tape = self._tape
@@ -307,38 +307,38 @@ class _TapeRecorder(ScoringMode):
         if isinstance(output, Tensor):
             recording = BlockRecording(
                 input=key[1],
-                values=self._values[place.first :],
+                values=self._values[taped_block.first :],
                 calls=tape.calls[first_call:],
                 module_outputs=self._module_outputs[first_output:],
                 shared_values=self._shared_values - shared_before,
                 reads_sizes=tape.reads_sizes,
             )
-            program = BlockProgram.make(place, recording, self._find_ref(output))
+            program = BlockProgram.make(taped_block, recording, self._find_ref(output))
         self._cache.block_programs[key] = program
         if program is not None:
-            tape.calls[first_call:] = [_make_block_call(program, place)]
+            tape.calls[first_call:] = [_make_block_call(program, taped_block)]
         tape.reads_sizes |= read_sizes_before
         return output
 
-    def _replay_block(self, program: BlockProgram, place: BlockPlace) -> Tensor:
+    def _replay_block(self, program: BlockProgram, taped_block: TapedBlock) -> Tensor:
         """Record the program of an equal block instead of running this one."""
-        self._tape.calls.append(_make_block_call(program, place))
+        self._tape.calls.append(_make_block_call(program, taped_block))
         self._values += program.new_values
         for number in program.shared_values:
-            self._shared_values.add(place.to_absolute(number))
+            self._shared_values.add(taped_block.to_absolute(number))
         for ref, source, module in program.module_outputs:
-            absolute_source = None if source is None else place.to_absolute(source)
+            absolute_source = None if source is None else taped_block.to_absolute(source)
             output = ModuleOutput(
-                place.to_absolute(ref),
+                taped_block.to_absolute(ref),
                 absolute_source,
-                place.modules[module],
+                taped_block.modules[module],
             )
             self._module_outputs.append(output)
         if program.reads_sizes:
             self._tape.reads_sizes = True
         with torch._C.DisableTorchFunction():
             result = program.new_values[program.output].make_meta_tensor()
-        self._represent(result, place.to_absolute(program.output))
+        self._represent(result, taped_block.to_absolute(program.output))
         return result
 
     def finish_tape(self, output: Tensor) -> Tape:
@@ -364,9 +364,9 @@ class _TapeRecorder(ScoringMode):
         return self._tape
 
 
-def _make_block_call(program: BlockProgram, place: BlockPlace) -> TapeCall:
-    outputs = tuple(range(place.first, place.first + len(program.new_values)))
-    return TapeCall(program, program.find_inputs(place), outputs)
+def _make_block_call(program: BlockProgram, taped_block: TapedBlock) -> TapeCall:
+    outputs = tuple(range(taped_block.first, taped_block.first + len(program.new_values)))
+    return TapeCall(program, program.find_inputs(taped_block), outputs)
 
 
 def _make_key(ref: ValueRef) -> object:

@@ -32,17 +32,17 @@ class StackSlice(NamedTuple):
 
     Attributes:
         stack: The stack.
-        place: Which of its values.
+        position: Index of the value in the stack.
         number: Number of stacks that were made before, which orders stacks reproducibly.
     """
 
     stack: Tensor
-    place: int
+    position: int
     number: int = 0
 
     def extract(self) -> Tensor:
         """Return the value."""
-        return map_stack(lambda t, axis: t.select(axis, self.place), self.stack)
+        return map_stack(lambda t, axis: t.select(axis, self.position), self.stack)
 
 
 @dataclass(eq=False)
@@ -105,19 +105,19 @@ def run_tapes(
     """
     statistics = statistics or RunStatistics()
     runs = []
-    for place, (tape, keep) in enumerate(zip(tapes, requested, strict=True)):
-        runs.append(_TapeRun(tape, keep, StackSlice(start, place)))
+    for position, (tape, keep) in enumerate(zip(tapes, requested, strict=True)):
+        runs.append(_TapeRun(tape, keep, StackSlice(start, position)))
     ready: dict[GroupKey, list[ReadyCall]] = defaultdict(list)
     # Number of networks that still have such a call to make.
-    to_come: Counter[Instruction] = Counter()
+    pending_networks: Counter[Instruction] = Counter()
     for run in runs:
-        to_come.update(run.remaining.keys())
+        pending_networks.update(run.remaining.keys())
         for call in run.find_first_calls():
             ready[run.make_group_key(call)].append((run, call))
 
     def rate_group(key: GroupKey) -> tuple[float, int]:
         size = len(ready[key])
-        return size / max(1, to_come[key[0]]), size
+        return size / max(1, pending_networks[key[0]]), size
 
     while ready:
         key = max(ready, key=rate_group)
@@ -127,11 +127,11 @@ def run_tapes(
         for run, call in group:
             if run.error is not None:
                 # Others no longer wait for the calls of this network.
-                to_come.subtract(run.remaining.keys())
+                pending_networks.subtract(run.remaining.keys())
                 run.stop()
                 continue
             if run.finish_call(call):
-                to_come[key[0]] -= 1
+                pending_networks[key[0]] -= 1
             for next_call in run.release_inputs(call):
                 ready[run.make_group_key(next_call)].append((run, next_call))
     return [TapeResult(run.values, run.error) for run in runs]
@@ -154,11 +154,11 @@ class _TapeRun:
         self._keep = keep
         self._readers: dict[int, list[int]] = defaultdict(list)  # calls that read a value
         self._missing: list[int] = []  # how many values each call waits for
-        for place, call in enumerate(tape.calls):
-            numbers = _computed_inputs(call)
+        for index, call in enumerate(tape.calls):
+            numbers = _find_computed_inputs(call)
             self._missing.append(len(numbers))
             for number in numbers:
-                self._readers[number].append(place)
+                self._readers[number].append(index)
         self._reads_left = {number: len(calls) for number, calls in self._readers.items()}
 
     def find_first_calls(self) -> list[TapeCall]:
@@ -188,13 +188,13 @@ class _TapeRun:
         self,
         call: TapeCall,
         stacks: Sequence[tuple[Tensor, int]],
-        place: int,
+        position: int,
     ) -> None:
         """Keep the results that will be read."""
         for output, (stack, number) in zip(call.outputs, stacks, strict=True):
             # A block program also returns values that are not used outside of the block.
             if output in self._reads_left or output in self._keep:
-                self.values[output] = StackSlice(stack, place, number)
+                self.values[output] = StackSlice(stack, position, number)
 
     def stop(self) -> None:
         """Release everything after an error."""
@@ -206,7 +206,7 @@ class _TapeRun:
         calls = []
         for output in call.outputs:
             calls.extend(self._find_ready_calls(output))
-        for number in _computed_inputs(call):
+        for number in _find_computed_inputs(call):
             self._reads_left[number] -= 1
             if not self._reads_left[number] and number not in self._keep:
                 del self.values[number]
@@ -215,10 +215,10 @@ class _TapeRun:
     def _find_ready_calls(self, number: int) -> list[TapeCall]:
         """Return the calls that waited only for this value."""
         calls = []
-        for place in self._readers.get(number, ()):
-            self._missing[place] -= 1
-            if not self._missing[place]:
-                calls.append(self._tape.calls[place])
+        for index in self._readers.get(number, ()):
+            self._missing[index] -= 1
+            if not self._missing[index]:
+                calls.append(self._tape.calls[index])
         return calls
 
     def find_input(self, ref: ValueRef) -> StackSlice | Tensor:
@@ -228,7 +228,7 @@ class _TapeRun:
         return ref
 
 
-def _computed_inputs(call: TapeCall) -> set[int]:
+def _find_computed_inputs(call: TapeCall) -> set[int]:
     return {ref for ref in call.inputs if isinstance(ref, int)}
 
 
@@ -244,8 +244,8 @@ def _run_group(group: list[ReadyCall], statistics: RunStatistics) -> None:
         if results is not None:
             stacks = _number_stacks(results, statistics)
             statistics.groups += steps
-            for place, (run, call) in enumerate(group):
-                run.keep_results(call, stacks, place)
+            for position, (run, call) in enumerate(group):
+                run.keep_results(call, stacks, position)
             return
     for run, call in group:
         statistics.groups += steps
@@ -275,7 +275,7 @@ def _find_position(ready_call: ReadyCall) -> tuple[int, int]:
     for ref in call.inputs:
         if isinstance(ref, int):
             first = run.values[ref]
-            return first.number, first.place
+            return first.number, first.position
     return 0, 0
 
 
@@ -330,7 +330,7 @@ def _call_alone(run: _TapeRun, call: TapeCall) -> list[Tensor]:
     return [map_stack(lambda t, axis: t.unsqueeze(axis), result) for result in results]
 
 
-class _Run(NamedTuple):
+class _StackRange(NamedTuple):
     """Neighbouring values of one stack."""
 
     stack: Tensor
@@ -346,40 +346,41 @@ def gather_stack(values: Sequence[StackSlice | Tensor]) -> Tensor:
         for value in values:
             tensors.append(value.extract() if isinstance(value, StackSlice) else value)
         return torch.stack(tensors)
-    runs = _find_runs(slices)
-    if len(runs) == 1:
-        stack, start, stop = runs[0]
+    ranges = _merge_neighbours(slices)
+    if len(ranges) == 1:
+        stack, start, stop = ranges[0]
         if stop - start == len(stack):
             return stack
         return map_stack(lambda t, axis: t.narrow(axis, start, stop - start), stack)
-    if not isinstance(runs[0].stack, Jet):
-        return _copy_runs(runs, 0)
-    value_runs = []
-    tail_runs = []
-    for run in runs:
-        assert isinstance(run.stack, Jet)  # calls of one group have jets in the same places
-        value_runs.append(run._replace(stack=run.stack.value))
-        tail_runs.append(run._replace(stack=run.stack.tail))
-    return Jet.of(_copy_runs(value_runs, 0), _copy_runs(tail_runs, 1))
+    if not isinstance(ranges[0].stack, Jet):
+        return _copy_ranges(ranges, 0)
+    value_ranges = []
+    derivative_ranges = []
+    for stack_range in ranges:
+        assert isinstance(stack_range.stack, Jet)  # the same for all calls of a group
+        value_ranges.append(stack_range._replace(stack=stack_range.stack.value))
+        derivative_ranges.append(stack_range._replace(stack=stack_range.stack.derivatives))
+    return Jet.of(_copy_ranges(value_ranges, 0), _copy_ranges(derivative_ranges, 1))
 
 
-def _find_runs(slices: Sequence[StackSlice]) -> list[_Run]:
-    runs: list[_Run] = []
-    for stack, place, _ in slices:
-        if runs and runs[-1].stack is stack and runs[-1].stop == place:
-            runs[-1] = runs[-1]._replace(stop=place + 1)
+def _merge_neighbours(slices: Sequence[StackSlice]) -> list[_StackRange]:
+    """Return the ranges of stacks that the slices form, in order."""
+    ranges: list[_StackRange] = []
+    for stack, position, _ in slices:
+        if ranges and ranges[-1].stack is stack and ranges[-1].stop == position:
+            ranges[-1] = ranges[-1]._replace(stop=position + 1)
         else:
-            runs.append(_Run(stack, place, place + 1))
-    return runs
+            ranges.append(_StackRange(stack, position, position + 1))
+    return ranges
 
 
-def _copy_runs(runs: Sequence[_Run], axis: int) -> Tensor:
+def _copy_ranges(ranges: Sequence[_StackRange], axis: int) -> Tensor:
     """Copy parts of stacks into one stack."""
-    shape = runs[0].stack.shape[axis + 1 :]
+    shape = ranges[0].stack.shape[axis + 1 :]
     # Each stack is flattened once: on a GPU, torch.cat is one kernel for up to four axes.
     flat_stacks: dict[int, Tensor] = {}
     parts = []
-    for stack, start, stop in runs:
+    for stack, start, stop in ranges:
         if id(stack) not in flat_stacks:
             flat_stacks[id(stack)] = stack.reshape(*stack.shape[: axis + 1], shape.numel())
         parts.append(flat_stacks[id(stack)].narrow(axis, start, stop - start))

@@ -104,8 +104,8 @@ def _fold_cat(G: int, call: Signature, tensors: Sequence[Tensor], dim: int = 0) 
     if len(jets) < len(tensors):
         return _make_vmap_fold(with_constants=True)(G, call, tensors)
     value = concatenate([x.value for x in jets], *_shift_axes(0, dim))
-    tail = concatenate([x.tail for x in jets], *_shift_axes(1, dim))
-    return Jet.of(value, tail)
+    derivatives = concatenate([x.derivatives for x in jets], *_shift_axes(1, dim))
+    return Jet.of(value, derivatives)
 
 
 @_fold_exact_names("__getitem__")

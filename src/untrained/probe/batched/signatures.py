@@ -75,7 +75,7 @@ class Signature:
 
     Attributes:
         func: The function.
-        args: Its arguments; meta tensors mark the places of real ones.
+        args: Its arguments; meta tensors mark the positions of real ones.
         kwargs: The same for keyword arguments.
         inputs: The tensors among the arguments.
         result: The result on the meta device, a tensor or a tuple of tensors.
@@ -144,7 +144,7 @@ class Signature:
         """See `Instruction`."""
 
         def find_signature(*args: object, **kwargs: object) -> Signature | None:
-            key, tensors = outline_call(self.func, args, kwargs)
+            key, tensors = make_call_key(self.func, args, kwargs)
             return cache.find(key, tensors, self.func, args, kwargs)
 
         meta_tensors = [spec.make_meta_tensor() for spec in inputs]
@@ -228,9 +228,9 @@ class SignatureCache:
         args: Args,
         kwargs: Kwargs,
     ) -> Signature | None:
-        """Return the signature of an outlined call.
+        """Return the signature of a call with this key (see `make_call_key`).
 
-        None if the function returns a fact, such as a shape, and no tensor.
+        None if the function returns metadata, such as a shape, and no tensor.
         """
         try:
             return self._signatures[key]
@@ -280,16 +280,16 @@ def _make_signature(
     result_tensors = find_tensors(result)
     if not result_tensors:
         return None
-    places = {id(tensor): place for place, tensor in enumerate(meta_tensors)}
-    overwritten = [place for place, tensor in enumerate(meta_tensors) if tensor._version]
+    indices = {id(tensor): index for index, tensor in enumerate(meta_tensors)}
+    overwritten = [index for index, tensor in enumerate(meta_tensors) if tensor._version]
     if overwritten:
-        returned = [places.get(id(tensor)) for tensor in result_tensors]
+        returned = [indices.get(id(tensor)) for tensor in result_tensors]
         # Only functions that overwrite their first tensor and return it are supported.
         if overwritten != [0] or returned != [0]:
             raise NotRecordable(f"{func} writes into one of its arguments")
     results: list[TensorSpec | int] = []
     for tensor in result_tensors:
-        results.append(places.get(id(tensor), TensorSpec.of(tensor)))
+        results.append(indices.get(id(tensor), TensorSpec.of(tensor)))
     return Signature(
         func=func,
         args=meta_args,
@@ -311,7 +311,7 @@ def refuse_side_effects(func: TorchFunction) -> None:
         raise NotRecordable(f"{name} writes into one of its arguments")
 
 
-def outline_call(
+def make_call_key(
     func: TorchFunction,
     args: Args,
     kwargs: Kwargs,
@@ -320,16 +320,16 @@ def outline_call(
     tensors: list[Tensor] = []
     key: list[object] = [func]
     for argument in args:
-        key.append(_outline_argument(argument, tensors))
+        key.append(_make_argument_key(argument, tensors))
     for name, argument in kwargs.items():
-        key.append((name, _outline_argument(argument, tensors)))
+        key.append((name, _make_argument_key(argument, tensors)))
     return tuple(key), tensors
 
 
 def find_tensors(value: object) -> list[Tensor]:
     """Return the tensors in an argument, in order."""
     tensors: list[Tensor] = []
-    _outline_argument(value, tensors)
+    _make_argument_key(value, tensors)
     return tensors
 
 
@@ -348,7 +348,7 @@ def fill_tensors(
     return value
 
 
-def _outline_argument(value: Any, tensors: list[Tensor]) -> object:
+def _make_argument_key(value: Any, tensors: list[Tensor]) -> object:
     """Return a key of an argument; append its tensors to the list."""
     kind = type(value)
     if kind in _NUMBERS:
@@ -359,7 +359,7 @@ def _outline_argument(value: Any, tensors: list[Tensor]) -> object:
         tensors.append(value)
         return value.shape, value.stride(), value.dtype
     if kind is tuple or kind is list:
-        return (kind, *[_outline_argument(member, tensors) for member in value])
+        return (kind, *[_make_argument_key(member, tensors) for member in value])
     if kind is slice and not find_tensors((value.start, value.stop, value.step)):
         return kind, value.start, value.stop, value.step
     # A list makes the key unhashable, which `SignatureCache.find` reports.

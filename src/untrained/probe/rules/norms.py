@@ -13,15 +13,15 @@ from untrained.probe.jets import Jet, taylor_rule
 
 def differentiate_norm(
     x: Tensor,
-    tail: Tensor,
+    derivatives: Tensor,
     r: Tensor,
     mean: Tensor,
     weight: Tensor | None,
 ) -> Tensor:
-    """Compute the tail of w (x - mean) / sqrt(var + eps).
+    """Compute the derivatives of w (x - mean) / sqrt(var + eps).
 
     x is (N, M, P) and is normalised over N and P for each of M: batch norm has M channels, layer and
-    group norm have M groups and N = 1. tail is (2, N, M, P); r and mean are (M, 1).
+    group norm have M groups and N = 1. The derivatives are (2, N, M, P); r and mean are (M, 1).
 
     With n = (x - mean) r, r = (var + eps)^(-1/2), c', c'' the centred derivatives, <.> the mean over
     N and P:
@@ -32,7 +32,7 @@ def differentiate_norm(
     count = x.shape[0] * x.shape[2]
     # In-place operations below write into fresh tensors only.
     n = (x - mean).mul_(r)
-    c = tail - tail.mean((1, 3), keepdim=True)
+    c = derivatives - derivatives.mean((1, 3), keepdim=True)
     nc1, nc2 = torch.linalg.vecdot(c, n).sum(1).div_(count)[..., None]
     cc = torch.linalg.vector_norm(c[0], dim=(0, 2)).square_().div_(count)[:, None]
     q = r * nc1
@@ -51,12 +51,12 @@ def differentiate_norm(
 
 
 def _differentiate_groups(x: Jet, M: int, weight: Tensor | None, eps: float) -> Tensor:
-    """Compute the tail if M consecutive parts of `x` are normalised separately."""
+    """Compute the derivatives if M consecutive parts of `x` are normalised separately."""
     value = x.value.reshape(1, M, -1)
-    tail = x.tail.reshape(2, 1, M, -1)
+    derivatives = x.derivatives.reshape(2, 1, M, -1)
     var, mean = torch.var_mean(value[0], 1, correction=0, keepdim=True)
-    out = differentiate_norm(value, tail, (var + eps).rsqrt(), mean, weight)
-    return out.reshape(x.tail.shape)
+    out = differentiate_norm(value, derivatives, (var + eps).rsqrt(), mean, weight)
+    return out.reshape(x.derivatives.shape)
 
 
 @taylor_rule("batch_norm")
@@ -73,7 +73,7 @@ def _batch_norm(
 ) -> Jet:
     x = input.value
     N, M = x.shape[:2]
-    tail = input.tail.reshape(2, N, M, -1)
+    derivatives = input.derivatives.reshape(2, N, M, -1)
     scale = None if weight is None else weight[:, None]
     if training or running_mean is None or running_var is None:
         if x.numel() == M:
@@ -92,9 +92,9 @@ def _batch_norm(
             momentum,
             eps,
         )
-        tail = differentiate_norm(
+        derivatives = differentiate_norm(
             x.reshape(N, M, -1),
-            tail,
+            derivatives,
             r[:, None],
             mean[:, None],
             scale,
@@ -102,8 +102,8 @@ def _batch_norm(
     else:
         value = F.batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
         r = (running_var + eps).rsqrt()[:, None]
-        tail = tail * (r if scale is None else r * scale)
-    return Jet.of(value, tail.reshape(input.tail.shape))
+        derivatives = derivatives * (r if scale is None else r * scale)
+    return Jet.of(value, derivatives.reshape(input.derivatives.shape))
 
 
 @taylor_rule("layer_norm")
@@ -130,12 +130,12 @@ def _group_norm(
     eps: float = 1e-5,
 ) -> Jet:
     value = F.group_norm(input.value, num_groups, weight, bias, eps)
-    tail = _differentiate_groups(input, len(input) * num_groups, None, eps)
+    derivatives = _differentiate_groups(input, len(input) * num_groups, None, eps)
     if weight is not None:
         # A group has several channels, each with a weight of its own.
         ones = (1,) * (input.ndim - 2)
-        tail = tail * weight.reshape(-1, *ones)
-    return Jet.of(value, tail)
+        derivatives = derivatives * weight.reshape(-1, *ones)
+    return Jet.of(value, derivatives)
 
 
 @taylor_rule("instance_norm")

@@ -27,9 +27,9 @@ T = TypeVar("T", bound=Tensor)
 @taylor_rule("relu")
 def _relu(input: Jet, inplace: bool = False) -> Jet:
     """Derivatives pass where the value is positive. This is the most frequent function."""
-    values = input.value.expand_as(input.tail)
-    tail = torch.ops.aten.threshold_backward(input.tail, values, 0)
-    out = Jet.of(F.relu(input.value), tail)
+    values = input.value.expand_as(input.derivatives)
+    derivatives = torch.ops.aten.threshold_backward(input.derivatives, values, 0)
+    out = Jet.of(F.relu(input.value), derivatives)
     return _finish(input, out, inplace)
 
 
@@ -52,10 +52,10 @@ def _make_pointwise_rule(func: TorchFunction, piecewise_linear: bool = False) ->
             (first,) = torch.autograd.grad(value.sum(), x, create_graph=not piecewise_linear)
             if not piecewise_linear:
                 (second,) = torch.autograd.grad(first.sum(), x)
-        tail = input.tail * first.detach()
+        derivatives = input.derivatives * first.detach()
         if second is not None:
-            tail[1].addcmul_(second, input.tail[0] ** 2)
-        return _finish(input, Jet.of(value.detach(), tail), inplace)
+            derivatives[1].addcmul_(second, input.derivatives[0] ** 2)
+        return _finish(input, Jet.of(value.detach(), derivatives), inplace)
 
     return apply
 

@@ -25,8 +25,8 @@ def _make_max_pool_rule(func: TorchFunction, dimensions: int) -> Rule:
         # The indices count positions of a flattened image.
         leading = indices.shape[:-dimensions]
         flat_indices = indices.flatten(-dimensions).expand(2, *leading, -1)
-        tail = input.tail.flatten(-dimensions).gather(-1, flat_indices)
-        return Jet.of(value, tail.reshape(2, *value.shape))
+        derivatives = input.derivatives.flatten(-dimensions).gather(-1, flat_indices)
+        return Jet.of(value, derivatives.reshape(2, *value.shape))
 
     return apply
 
@@ -66,8 +66,8 @@ def _avg_pool2d(
     if not count_include_pad:
         count = window.count_inside(tuple(input.shape[-2:]), input.dtype)
     value = window.sum(input.value).div_(count)
-    tail = window.sum_by_axis(input.tail).div_(count)
-    return Jet.of(value, tail)
+    derivatives = window.sum_by_axis(input.derivatives).div_(count)
+    return Jet.of(value, derivatives)
 
 
 class Window(NamedTuple):

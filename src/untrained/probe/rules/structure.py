@@ -1,8 +1,8 @@
-"""Taylor rules of facts and constants, linear maps, sums and products.
+"""Taylor rules of metadata and constants, linear maps, sums and products.
 
-x and y are jets or constants; `x.tail` contains the first and second derivative of `x.value`. A
-function that torch exports under several names (method, operator, functional, in-place) has one
-rule; see `jets.taylor_rule`.
+x and y are jets or constants; `x.derivatives` contains the first and second derivative of
+`x.value`. A function that torch exports under several names (method, operator, functional,
+in-place) has one rule; see `jets.taylor_rule`.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from untrained.probe.jets import (
     Jet,
     Rule,
     TorchFunction,
-    align_tail,
+    align_derivatives,
     find_functions,
     get_value,
     taylor_rule,
@@ -72,29 +72,29 @@ def make_linear_rule(func: TorchFunction, with_constants: bool = False) -> Rule:
 
     def apply(*args: object, **kwargs: object) -> object:
         leaves, spec = tree_flatten((args, kwargs))
-        places = []
-        for place, leaf in enumerate(leaves):
+        indices = []
+        for index, leaf in enumerate(leaves):
             if isinstance(leaf, Jet) or (with_constants and _is_real_tensor(leaf)):
-                places.append(place)
+                indices.append(index)
 
         def call(*tensors: Tensor) -> object:
             filled = list(leaves)
-            for place, tensor in zip(places, tensors, strict=True):
-                filled[place] = tensor
+            for index, tensor in zip(indices, tensors, strict=True):
+                filled[index] = tensor
             inner_args, inner_kwargs = tree_unflatten(filled, spec)
             return func(*inner_args, **inner_kwargs)
 
         # The value by the network's own call; both derivatives at once by vmap.
-        value = call(*[get_value(leaves[place]) for place in places])
-        tail = torch.vmap(call)(*[_get_tail(leaves[place]) for place in places])
-        return tree_map(Jet.of, value, tail)
+        value = call(*[get_value(leaves[index]) for index in indices])
+        derivatives = torch.vmap(call)(*[_get_derivatives(leaves[index]) for index in indices])
+        return tree_map(Jet.of, value, derivatives)
 
     return apply
 
 
-def _get_tail(x: Tensor) -> Tensor:
+def _get_derivatives(x: Tensor) -> Tensor:
     if isinstance(x, Jet):
-        return x.tail
+        return x.derivatives
     return torch.zeros_like(x).expand(2, *x.shape)
 
 
@@ -107,20 +107,20 @@ def make_image_rule(func: TorchFunction, dimensions: int) -> Rule:
 
     def apply(x: Jet, *args: object, **kwargs: object) -> Jet:
         value = func(x.value, *args, **kwargs)
-        tail = func(_tail_as_batch(x, dimensions), *args, **kwargs)
-        return Jet.of(value, tail.reshape(2, *value.shape))
+        derivatives = func(_join_batch_axis(x, dimensions), *args, **kwargs)
+        return Jet.of(value, derivatives.reshape(2, *value.shape))
 
     return apply
 
 
-def _tail_as_batch(x: Jet, dimensions: int) -> Tensor:
-    """Return the tail with one batch axis.
+def _join_batch_axis(x: Jet, dimensions: int) -> Tensor:
+    """Return the derivatives with one batch axis.
 
     For an input without batch axis, the two derivatives are the batch.
     """
     if x.ndim == dimensions + 2:
-        return x.tail.flatten(0, 1)
-    return x.tail
+        return x.derivatives.flatten(0, 1)
+    return x.derivatives
 
 
 _CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
@@ -137,13 +137,13 @@ def _make_convolution_rule(func: TorchFunction, dimensions: int) -> Rule:
             detail = f"no Taylor rule for {name} with weights that depend on the input"
             raise Unscorable("unsupported", detail)
         value = func(input.value, weight, bias, *args, **kwargs)
-        tail = _tail_as_batch(input, dimensions)
+        derivatives = _join_batch_axis(input, dimensions)
         if func in _CONVOLUTIONS and _is_matrix_product(weight, *args, **kwargs):
             # Takes a third of the time of the convolution on the CPU.
-            tail = torch.matmul(weight.flatten(1), tail.flatten(2))
+            derivatives = torch.matmul(weight.flatten(1), derivatives.flatten(2))
         else:
-            tail = func(tail, weight, None, *args, **kwargs)
-        return Jet.of(value, tail.reshape(2, *value.shape))
+            derivatives = func(derivatives, weight, None, *args, **kwargs)
+        return Jet.of(value, derivatives.reshape(2, *value.shape))
 
     return apply
 
@@ -199,14 +199,14 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
             return out
         return out + bias
     assert isinstance(input, Jet)  # one of the arguments is a jet
-    return Jet.of(F.linear(input.value, weight, bias), F.linear(input.tail, weight))
+    return Jet.of(F.linear(input.value, weight, bias), F.linear(input.derivatives, weight))
 
 
 @taylor_rule("pad")
 def _pad(input: Jet, pad: list[int], mode: str = "constant", value: float | None = None) -> Jet:
     # The constant that is padded with has derivative zero.
-    tail = torch.stack([F.pad(row, pad, mode=mode) for row in input.tail])
-    return Jet.of(F.pad(input.value, pad, mode=mode, value=value), tail)
+    derivatives = torch.stack([F.pad(row, pad, mode=mode) for row in input.derivatives])
+    return Jet.of(F.pad(input.value, pad, mode=mode, value=value), derivatives)
 
 
 @taylor_rule("masked_fill")
@@ -234,14 +234,16 @@ def _add(x: Operand, y: Operand, *, alpha: float = 1) -> Jet:
     value = torch.add(get_value(x), get_value(y), alpha=alpha)
     ndim = value.ndim
     if isinstance(x, Jet) and isinstance(y, Jet):
-        tail = torch.add(align_tail(x.tail, ndim), align_tail(y.tail, ndim), alpha=alpha)
-        return Jet.of(value, tail)
+        x_derivatives = align_derivatives(x.derivatives, ndim)
+        y_derivatives = align_derivatives(y.derivatives, ndim)
+        derivatives = torch.add(x_derivatives, y_derivatives, alpha=alpha)
+        return Jet.of(value, derivatives)
     if isinstance(x, Jet):
-        tail = x.tail
+        derivatives = x.derivatives
     else:
         assert isinstance(y, Jet)  # one of the arguments is a jet
-        tail = y.tail * alpha
-    return Jet.of(value, align_tail(tail, ndim).expand(2, *value.shape))
+        derivatives = y.derivatives * alpha
+    return Jet.of(value, align_derivatives(derivatives, ndim).expand(2, *value.shape))
 
 
 @taylor_rule("sub", "subtract")
@@ -263,13 +265,13 @@ def _multiply(x: Operand, y: Operand) -> Jet:
         x, y = y, x
     assert isinstance(x, Jet)  # one of the arguments is a jet
     value = x.value * get_value(y)
-    x_tail = align_tail(x.tail, value.ndim)
-    tail = x_tail * get_value(y)
+    x_derivatives = align_derivatives(x.derivatives, value.ndim)
+    derivatives = x_derivatives * get_value(y)
     if isinstance(y, Jet):
-        y_tail = align_tail(y.tail, value.ndim)
-        tail = tail + x.value * y_tail
-        tail[1].addcmul_(x_tail[0], y_tail[0], value=2)
-    return Jet.of(value, tail)
+        y_derivatives = align_derivatives(y.derivatives, value.ndim)
+        derivatives = derivatives + x.value * y_derivatives
+        derivatives[1].addcmul_(x_derivatives[0], y_derivatives[0], value=2)
+    return Jet.of(value, derivatives)
 
 
 @taylor_rule("div", "true_divide", "divide", "truediv")
@@ -292,25 +294,25 @@ def _make_bilinear_rule(func: TorchFunction) -> Rule:
 
     def apply(*args: object, **kwargs: object) -> object:
         leaves, spec = tree_flatten((args, kwargs))
-        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Jet)]
-        if len(places) == 1:
+        indices = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Jet)]
+        if len(indices) == 1:
             return make_linear_rule(func)(*args, **kwargs)
-        if len(places) > 2:
+        if len(indices) > 2:
             detail = f"{func.__name__} of more than two factors that depend on the input"
             raise Unscorable("unsupported", detail)
 
         def multiply(a: Tensor, b: Tensor) -> Tensor:
             filled = list(leaves)
-            filled[places[0]] = a
-            filled[places[1]] = b
+            filled[indices[0]] = a
+            filled[indices[1]] = b
             inner_args, inner_kwargs = tree_unflatten(filled, spec)
             out: Tensor = func(*inner_args, **inner_kwargs)
             return out
 
-        x = leaves[places[0]]
-        y = leaves[places[1]]
-        x1, x2 = x.tail
-        y1, y2 = y.tail
+        x = leaves[indices[0]]
+        y = leaves[indices[1]]
+        x1, x2 = x.derivatives
+        y1, y2 = y.derivatives
         first = multiply(x1, y.value) + multiply(x.value, y1)
         second = multiply(x2, y.value) + 2 * multiply(x1, y1) + multiply(x.value, y2)
         return Jet.of(multiply(x.value, y.value), torch.stack([first, second]))

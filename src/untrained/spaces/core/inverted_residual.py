@@ -1,6 +1,6 @@
 """The inverted residual layer of MobileNetV2 (arXiv:1801.04381), with optional squeeze-and-excitation.
 
-A 1x1 convolution widens the input, a depthwise convolution looks at neighbours, another 1x1
+A 1x1 convolution widens the input, a depthwise convolution filters each channel, and another 1x1
 convolution narrows the result. Every convolution is followed by a batch norm.
 """
 
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.layers import SqueezeExcitation
 
-# Squeeze-and-excitation reduces to this fraction of the channels that enter the layer.
+# Squeeze-and-excitation divides the channels that enter the layer by this.
 _SE_REDUCTION = 4
 
 
 @dataclass(frozen=True)
 class InvertedPlan:
-    """What an inverted residual layer consists of.
+    """Sizes and settings of an inverted residual layer.
 
     Attributes:
         cin: Channels of the input.
@@ -61,7 +61,9 @@ class InvertedPlan:
         params += depthwise + 2 * self.hidden
         flops += depthwise * pixels_after
         if self.squeeze:
-            params += 2 * self.hidden * self.squeezed_channels + self.squeezed_channels + self.hidden
+            params += (
+                2 * self.hidden * self.squeezed_channels + self.squeezed_channels + self.hidden
+            )
             flops += 2 * self.hidden * self.squeezed_channels
         params += self.hidden * self.cout + 2 * self.cout
         flops += self.hidden * self.cout * pixels_after

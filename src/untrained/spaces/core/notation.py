@@ -54,7 +54,7 @@ def _parse_value(text: str) -> Choice:
 
 
 def make_parse_error(text: str, position: int, expected: str) -> UsageError:
-    """Return the error for text that is malformed at `position`, with an arrow below that place."""
+    """Return the error for text that is malformed at `position`, with an arrow below it."""
     arrow = " " * position + "^"
     return UsageError(
         f"malformed architecture: expected {expected} at position {position}\n  {text}\n  {arrow}"

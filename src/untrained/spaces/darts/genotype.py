@@ -192,15 +192,15 @@ class GenotypeNotation:
         # All edges are parsed before the concatenations, so that the first error is the earliest.
         normal_edges = _parse_edges(text, fields["normal"])
         reduce_edges = _parse_edges(text, fields["reduce"])
-        normal_concat = _parse_concat(text, fields["normal_concat"], _last_node(normal_edges))
-        reduce_concat = _parse_concat(text, fields["reduce_concat"], _last_node(reduce_edges))
+        normal_concat = _parse_concat(text, fields["normal_concat"], _find_last_node(normal_edges))
+        reduce_concat = _parse_concat(text, fields["reduce_concat"], _find_last_node(reduce_edges))
         genotype = Genotype(
             Wiring(normal_edges, normal_concat), Wiring(reduce_edges, reduce_concat)
         )
         return genotype.genes
 
 
-def _last_node(edges: Sequence[Edge]) -> int:
+def _find_last_node(edges: Sequence[Edge]) -> int:
     return 1 + len(edges) // 2
 
 

@@ -62,7 +62,7 @@ def _choose_genotype(choose: Choose, operation_set: str, *, distinct: bool = Fal
     return Genotype.from_genes((*normal, *reduce))
 
 
-def _genotype_space(
+def _make_space_decorator(
     size: Callable[..., int], supernet: Callable[..., DartsSupernet], *, pooled: bool = False
 ) -> Callable[[NetworkFunction], Space]:
     """Return the decorator of a space of genotypes; `pooled` is the default of that option."""
@@ -88,11 +88,14 @@ def _genotype_space(
 
 
 def _compute_darts_size(operations: str = "darts", **_: object) -> int:
-    """Two sources and two operations per node; all edges have equally many operations."""
+    """Return the number of architectures.
+
+    A node has two sources and two operations; all edges have equally many operations.
+    """
     candidates = list_candidates(operations, "normal", 2, 0)
     op_count = len([op for op in candidates if op != "none"])
-    wirings_per_cell = prod(comb(node, 2) * op_count**2 for node in NODES)
-    return wirings_per_cell**2
+    cell_count = prod(comb(node, 2) * op_count**2 for node in NODES)
+    return cell_count**2
 
 
 def _build_darts_supernet(task: Task, *, operations: str = "darts", **config: Any) -> DartsSupernet:
@@ -100,7 +103,7 @@ def _build_darts_supernet(task: Task, *, operations: str = "darts", **config: An
 
 
 @register_space
-@_genotype_space(size=_compute_darts_size, supernet=_build_darts_supernet)
+@_make_space_decorator(size=_compute_darts_size, supernet=_build_darts_supernet)
 def darts(
     choose: Choose,
     task: Task,
@@ -122,9 +125,9 @@ def darts(
 
 
 def _compute_nasi_size(**_: object) -> int:
-    """Two sources and two different operations in order per node."""
-    wirings_per_cell = prod(comb(node, 2) * 7 * 6 for node in NODES)
-    return wirings_per_cell**2
+    """Return the number of architectures: two sources and two ordered operations per node."""
+    cell_count = prod(comb(node, 2) * 7 * 6 for node in NODES)
+    return cell_count**2
 
 
 def _build_nasi_supernet(task: Task, *, pooled: bool = True, **config: Any) -> DartsSupernet:
@@ -132,7 +135,7 @@ def _build_nasi_supernet(task: Task, *, pooled: bool = True, **config: Any) -> D
 
 
 @register_space
-@_genotype_space(size=_compute_nasi_size, supernet=_build_nasi_supernet, pooled=True)
+@_make_space_decorator(size=_compute_nasi_size, supernet=_build_nasi_supernet, pooled=True)
 def darts_nasi(
     choose: Choose,
     task: Task,

@@ -94,10 +94,10 @@ def find_canonical_form(spec: CellSpec) -> CellSpec:
     Their order is by matrix, then by operations.
     """
 
-    def operation_numbers(order: tuple[int, ...]) -> list[int]:
+    def list_operation_numbers(order: tuple[int, ...]) -> list[int]:
         return [OPS.index(spec.ops[vertex]) for vertex in order[1:-1]]
 
-    best_order = min(_find_best_orders(spec.matrix), key=operation_numbers)
+    best_order = min(_find_best_orders(spec.matrix), key=list_operation_numbers)
     return select_vertices(spec, best_order)
 
 
@@ -114,7 +114,7 @@ def _find_best_orders(matrix: Matrix) -> tuple[tuple[int, ...], ...]:
         # The matrix must stay upper triangular.
         if any(source > target for source, target in moved_edges):
             continue
-        number = sum(1 << _edge_bit(source, target) for source, target in moved_edges)
+        number = sum(1 << _compute_edge_bit(source, target) for source, target in moved_edges)
         orders_by_number.setdefault(number, []).append(order)
     lowest = min(orders_by_number)
     return tuple(orders_by_number[lowest])
@@ -129,7 +129,7 @@ def _list_edges(matrix: Matrix) -> list[tuple[int, int]]:
     return edges
 
 
-def _edge_bit(source: int, target: int) -> int:
+def _compute_edge_bit(source: int, target: int) -> int:
     """Return the bit of an edge in the authors' number of a matrix, which goes by columns."""
     return source + target * (target - 1) // 2
 
@@ -217,8 +217,8 @@ def _list_matrix_numbers(vertex_count: int) -> tuple[int, ...]:
     is_valid = edge_counts <= MAX_EDGES
     last = vertex_count - 1
     for vertex in range(vertex_count):
-        outgoing = sum(1 << _edge_bit(i, j) for i, j in pairs if i == vertex)
-        incoming = sum(1 << _edge_bit(i, j) for i, j in pairs if j == vertex)
+        outgoing = sum(1 << _compute_edge_bit(i, j) for i, j in pairs if i == vertex)
+        incoming = sum(1 << _compute_edge_bit(i, j) for i, j in pairs if j == vertex)
         if vertex != last:
             is_valid &= (numbers & outgoing) != 0
         if vertex != 0:
@@ -229,7 +229,7 @@ def _list_matrix_numbers(vertex_count: int) -> tuple[int, ...]:
 def _make_numbered_spec(number: int, inner_ops: Sequence[str]) -> CellSpec:
     edges = []
     for source, target in _list_pairs(len(inner_ops) + 2):
-        if number >> _edge_bit(source, target) & 1:
+        if number >> _compute_edge_bit(source, target) & 1:
             edges.append((source, target))
     return make_spec(edges, inner_ops)
 

@@ -54,16 +54,16 @@ class Cell101(nn.Module):
         for vertex in range(1, self.last):
             width = self.widths[vertex]
             terms = []
-            for source in self._inner_sources(vertex):
+            for source in self._list_inner_sources(vertex):
                 terms.append(_truncate_channels(outputs[source], width))
             outputs[vertex] = self.ops[str(vertex)](self._sum_inputs(vertex, terms, x))
-        output_tensors = [outputs[vertex] for vertex in self._inner_sources(self.last)]
+        output_tensors = [outputs[vertex] for vertex in self._list_inner_sources(self.last)]
         terms = []
         if output_tensors:
             terms.append(torch.cat(output_tensors, 1))
         return self._sum_inputs(self.last, terms, x)
 
-    def _inner_sources(self, vertex: int) -> list[int]:
+    def _list_inner_sources(self, vertex: int) -> list[int]:
         return [source for source in self.spec.sources(vertex) if source > 0]
 
     def _sum_inputs(self, vertex: int, terms: list[Tensor], x: Tensor) -> Tensor:

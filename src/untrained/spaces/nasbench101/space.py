@@ -154,38 +154,38 @@ class Nasbench101Notation:
 # --------------------------------------------------------------------------- cells and choices
 
 
-def _list_genes(spec: CellSpec, places: Sequence[int] = ()) -> Genes:
+def _list_genes(spec: CellSpec, numbers: Sequence[int] = ()) -> Genes:
     """Return the genes of a pruned cell.
 
     Args:
         spec: A pruned cell.
-        places: Numbers from 1 to 5 for its inner vertices; by default 1, 2, ...
+        numbers: Numbers from 1 to 5 for its inner vertices; by default 1, 2, ...
     """
     inner_ops = spec.ops[1:-1]
-    inner_places = places or range(1, len(inner_ops) + 1)
-    vertex_places = (0, *inner_places, MAX_VERTICES - 1)
+    inner_numbers = numbers or range(1, len(inner_ops) + 1)
+    vertex_numbers = (0, *inner_numbers, MAX_VERTICES - 1)
     edges = set()
     for source in range(len(spec.ops)):
         for target in spec.targets(source):
-            edges.add((vertex_places[source], vertex_places[target]))
+            edges.add((vertex_numbers[source], vertex_numbers[target]))
     genes: list[tuple[str, Choice]] = []
     for pair in _PAIRS:
-        genes.append((_edge_name(*pair), int(pair in edges)))
-    for place, op in zip(inner_places, inner_ops, strict=True):
-        genes.append((f"op{place}", op))
+        genes.append((_name_edge(*pair), int(pair in edges)))
+    for number, op in zip(inner_numbers, inner_ops, strict=True):
+        genes.append((f"op{number}", op))
     return tuple(genes)
 
 
 def _make_pruned_spec(genes: Genes) -> CellSpec:
     """Return the pruned cell of these genes."""
     values = dict(genes)
-    edges = [pair for pair in _PAIRS if values[_edge_name(*pair)]]
+    edges = [pair for pair in _PAIRS if values[_name_edge(*pair)]]
     # A vertex without an operation is pruned below, so its operation does not matter.
     ops = [str(values.get(f"op{vertex}", OPS[0])) for vertex in _INNER_VERTICES]
     return prune_spec(make_spec(edges, ops))
 
 
-def _edge_name(source: int, target: int) -> str:
+def _name_edge(source: int, target: int) -> str:
     return f"{source}->{target}"
 
 
@@ -193,14 +193,14 @@ def _make_genes_canonical(genes: Genes) -> Genes:
     return _list_genes(find_canonical_form(_make_pruned_spec(genes)))
 
 
-def spec_of(arch: Arch) -> CellSpec:
+def get_spec(arch: Arch) -> CellSpec:
     """Return matrix and operations of an architecture: pruned, in canonical order."""
     return _make_pruned_spec(arch.genes)
 
 
-def hash_of(arch: Arch) -> str:
+def compute_arch_hash(arch: Arch) -> str:
     """Return the hash under which the files of the benchmark list this cell."""
-    return compute_hash(spec_of(arch))
+    return compute_hash(get_spec(arch))
 
 
 # ------------------------------------------------------------------------ sampling and mutation
@@ -218,17 +218,17 @@ def _mutate_arch(space: Space, arch: Arch, rng: np.random.Generator) -> Arch:
     """Mutate like the benchmark's code.
 
     Every edge flips with probability 1/7, every operation changes with probability 1/5. Unused
-    vertices get random places, so that they can be used again.
+    vertices get random numbers, so that they can be used again.
     """
-    spec = spec_of(arch)
+    spec = get_spec(arch)
     inner_count = MAX_VERTICES - 2
-    sampled_places = rng.choice(inner_count, len(spec.ops) - 2, replace=False)
-    places = sorted(1 + int(place) for place in sampled_places)
-    values = dict(_list_genes(spec, places))
+    sampled_numbers = rng.choice(inner_count, len(spec.ops) - 2, replace=False)
+    numbers = sorted(1 + int(number) for number in sampled_numbers)
+    values = dict(_list_genes(spec, numbers))
     edges = []
     for pair in _PAIRS:
         is_flipped = rng.random() < 1 / MAX_VERTICES
-        if values[_edge_name(*pair)] != is_flipped:
+        if values[_name_edge(*pair)] != is_flipped:
             edges.append(pair)
     ops = []
     for vertex in _INNER_VERTICES:
@@ -263,11 +263,11 @@ def draw_spec(spec: CellSpec) -> CellGraph:
 
 
 def _draw_arch(arch: Arch) -> CellGraph:
-    return draw_spec(spec_of(arch))
+    return draw_spec(get_spec(arch))
 
 
 def _count_arch(space: Space, arch: Arch, task: Task) -> Counts | None:
-    return count_network(spec_of(arch), task, **dict(space.options))
+    return count_network(get_spec(arch), task, **dict(space.options))
 
 
 @register_space
@@ -285,7 +285,7 @@ def nasbench101(
     choose: Choose, task: Task, channels: Count = 128, stacks: Count = 3, cells: Count = 3
 ) -> NetworkBuilder:
     """Cells of up to seven vertices and nine edges, three operations; 423,624 architectures."""
-    edges = [pair for pair in _PAIRS if choose(_edge_name(*pair), (0, 1))]
+    edges = [pair for pair in _PAIRS if choose(_name_edge(*pair), (0, 1))]
     # Operations are chosen after the edges, and only for the vertices that remain.
     full_spec = make_spec(edges, [""] * len(_INNER_VERTICES))
     used_vertices = find_used_vertices(full_spec.matrix)

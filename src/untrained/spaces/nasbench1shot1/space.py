@@ -71,7 +71,7 @@ def _choose_genes(choose: Choose, parent_counts: ParentCounts, members: str) -> 
     for node in range(output, 0, -1):
         if node not in used and members != "loose":
             continue
-        name = _parent_choice_name(node, parent_counts)
+        name = _name_parent_choice(node, parent_counts)
         value = choose(name, _list_parent_options(node, parent_counts))
         genes.append((name, value))
         parents = _split_nodes(value)
@@ -80,7 +80,8 @@ def _choose_genes(choose: Choose, parent_counts: ParentCounts, members: str) -> 
         next_used = max(vertex for vertex in used if vertex < node)
         if members == "listed" and max(parents) < next_used:
             raise InvalidArch(
-                "its nodes do not form a chain, so the paper does not list it; members=tight has it"
+                "its nodes do not form a chain, so the paper does not list it; "
+                "members=tight contains it"
             )
         if node < output:
             genes.append((f"op{node}", choose(f"op{node}", OPS)))
@@ -95,7 +96,7 @@ def _list_parent_options(node: int, parent_counts: ParentCounts) -> tuple[str, .
     return tuple(options)
 
 
-def _parent_choice_name(node: int, parent_counts: ParentCounts) -> str:
+def _name_parent_choice(node: int, parent_counts: ParentCounts) -> str:
     if node == len(parent_counts):
         return "parents_out"
     return f"parents{node}"
@@ -116,7 +117,7 @@ def _make_full_spec(genes: Genes, parent_counts: ParentCounts) -> CellSpec:
     edges = []
     for node in range(1, output + 1):
         vertex = node if node < output else MAX_VERTICES - 1
-        parents = values.get(_parent_choice_name(node, parent_counts), "")
+        parents = values.get(_name_parent_choice(node, parent_counts), "")
         for parent in _split_nodes(parents):
             edges.append((parent, vertex))
     ops = [str(values.get(f"op{vertex}", IDLE)) for vertex in range(1, MAX_VERTICES - 1)]
@@ -143,7 +144,7 @@ class Nasbench1Shot1Notation:
         for node in range(output, 0, -1):
             sources = spec.sources(node)
             if sources:
-                name = _parent_choice_name(node, self.parent_counts)
+                name = _name_parent_choice(node, self.parent_counts)
                 genes.append((name, "+".join(map(str, sources))))
             is_connected = bool(sources) or bool(spec.targets(node))
             if node < output and is_connected:
@@ -159,15 +160,15 @@ def _remove_idle_vertex(spec: CellSpec, output: int) -> CellSpec:
     return select_vertices(spec, [vertex for vertex in range(MAX_VERTICES) if vertex != output])
 
 
-def full_spec_of(arch: Arch) -> CellSpec:
+def get_full_spec(arch: Arch) -> CellSpec:
     """Return the cell with its seven vertices, unused ones included."""
     base_name = arch.space.partition("(")[0]
     return _make_full_spec(arch.genes, _PARENT_COUNTS[base_name])
 
 
-def spec_of(arch: Arch) -> CellSpec:
+def get_spec(arch: Arch) -> CellSpec:
     """Return the cell of NAS-Bench-101: pruned, vertices in the given order."""
-    return prune_spec(full_spec_of(arch))
+    return prune_spec(get_full_spec(arch))
 
 
 # ---------------------------------------------------------------------------------- the spaces
@@ -184,16 +185,16 @@ def _choose_network(
 
 
 def _draw_arch(arch: Arch) -> CellGraph:
-    return draw_spec(spec_of(arch))
+    return draw_spec(get_spec(arch))
 
 
 def _count_arch(space: Space, arch: Arch, task: Task) -> Counts | None:
     shape = dict(space.options)
     shape.pop("members", None)
-    return count_network(spec_of(arch), task, **shape)
+    return count_network(get_spec(arch), task, **shape)
 
 
-def _one_shot_space(
+def _make_space_decorator(
     parent_counts: ParentCounts, *, listed: int, tight: int, loose: int
 ) -> Callable[[NetworkFunction], Space]:
     """Return the decorator of one of the spaces, given its size for each value of `members`."""
@@ -205,9 +206,9 @@ def _one_shot_space(
     def build_supernet(task: Task, members: str = "listed", **shape: int) -> Supernet1Shot1:
         parent_options = {}
         for node in range(1, len(parent_counts) + 1):
-            name = _parent_choice_name(node, parent_counts)
+            name = _name_parent_choice(node, parent_counts)
             parent_options[name] = _list_parent_options(node, parent_counts)
-        return Supernet1Shot1(parent_options, full_spec_of, task, **shape)
+        return Supernet1Shot1(parent_options, get_full_spec, task, **shape)
 
     return space(
         task=Task("cifar10", (3, 32, 32), 10),
@@ -220,7 +221,7 @@ def _one_shot_space(
 
 
 @register_space
-@_one_shot_space(S1, listed=2_487, tight=3_702, loose=14_580)
+@_make_space_decorator(S1, listed=2_487, tight=3_702, loose=14_580)
 def nasbench1shot1_s1(
     choose: Choose,
     task: Task,
@@ -237,7 +238,7 @@ def nasbench1shot1_s1(
 
 
 @register_space
-@_one_shot_space(S2, listed=3_609, tight=12_474, loose=29_160)
+@_make_space_decorator(S2, listed=3_609, tight=12_474, loose=29_160)
 def nasbench1shot1_s2(
     choose: Choose,
     task: Task,
@@ -254,7 +255,7 @@ def nasbench1shot1_s2(
 
 
 @register_space
-@_one_shot_space(S3, listed=24_066, tight=135_900, loose=1_312_200)
+@_make_space_decorator(S3, listed=24_066, tight=135_900, loose=1_312_200)
 def nasbench1shot1_s3(
     choose: Choose,
     task: Task,

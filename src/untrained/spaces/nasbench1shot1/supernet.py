@@ -145,7 +145,7 @@ class _MixedCell101(nn.Module):
             vertex = min(vertices[int(name)], self.last)
             share_weights(self.project[vertex - 1], block)
         for name, block in cell.ops.items():
-            branches = self._branches(vertices[int(name)])
+            branches = self._get_branches(vertices[int(name)])
             op = cell.spec.ops[int(name)]
             share_weights(branches[OPS.index(op)], block)
 
@@ -154,20 +154,21 @@ class _MixedCell101(nn.Module):
         for node, width in enumerate(self.widths[1:-1], 1):
             sources = [partial(_run_leading_channels, self.project[node - 1], width)]
             sources += [partial(_truncate_output, output, width) for output in outputs]
-            total = mix_branches(self._edge_weights(node), sources, x)
-            branches = [partial(_run_leading_channels, op, width) for op in self._branches(node)]
+            total = mix_branches(self._compute_edge_weights(node), sources, x)
+            operations = self._get_branches(node)
+            branches = [partial(_run_leading_channels, op, width) for op in operations]
             outputs.append(mix_branches(self.mixture[f"op{node}"], branches, total))
-        weights = self._edge_weights(self.last)
+        weights = self._compute_edge_weights(self.last)
         weighted = [weight * output for weight, output in zip(weights[1:], outputs, strict=True)]
         projected: Tensor = weights[0] * self.project[-1](x)
         return torch.cat(weighted, 1) + projected
 
-    def _branches(self, node: int) -> nn.ModuleList:
+    def _get_branches(self, node: int) -> nn.ModuleList:
         branches = self.ops[node - 1]
         assert isinstance(branches, nn.ModuleList)
         return branches
 
-    def _edge_weights(self, node: int) -> Tensor:
+    def _compute_edge_weights(self, node: int) -> Tensor:
         """Return a weight for the edge from every earlier vertex.
 
         It is the sum of the weights of all options that have this vertex among the parents.

@@ -1,4 +1,4 @@
-"""The choices of a NASRec block as an object, as genes and as text. No networks, no tables.
+"""The choices of a NASRec block as an object, as genes and as text.
 
 A block is written as its two operators, each with its inputs in brackets and its output size,
 followed by what connects the two streams. Blocks are separated by semicolons:
@@ -221,10 +221,10 @@ def _parse_dense_inputs(text: str, position: int, match: re.Match[str]) -> tuple
     has_numbers = all(map(str.isdecimal, inputs))
     if is_paired:
         if not has_numbers or len(inputs) != 2:
-            place = position + match.start("dense_from")
-            raise make_parse_error(text, place, "left and right such as (1,0)")
+            input_position = position + match.start("dense_from")
+            raise make_parse_error(text, input_position, "left and right such as (1,0)")
         return tuple(map(int, inputs))
     if not has_numbers:
-        place = position + match.start("dense_from")
-        raise make_parse_error(text, place, "inputs such as (0+1)")
+        input_position = position + match.start("dense_from")
+        raise make_parse_error(text, input_position, "inputs such as (0+1)")
     return _split_inputs(match["dense_from"])

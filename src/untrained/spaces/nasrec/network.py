@@ -7,7 +7,7 @@ block.
 
 Special cases in the authors' code, and what we do:
 * A factorisation machine whose output is as wide as a token has no projection. The authors build
-  its norm and never use it. We do not build it: 2 e parameters less per such block.
+  its norm and never use it. We do not build it: 2 e parameters fewer per such block.
 * The tokens that a block makes of its dense output exclude what its factorisation machine adds,
   except where that output is 8 e wide, so that it needs no projection: there an in-place sum
   includes it. We reproduce this.
@@ -52,8 +52,8 @@ class NasrecNetwork(nn.Module):
             size = OperatorSize(
                 dense=tuple(dense_widths[source] for source in spec.dense_from),
                 tokens=sum(token_counts[source] for source in spec.sparse_from),
-                wide=spec.dense_dim,
-                long=spec.sparse_dim,
+                output_width=spec.dense_dim,
+                output_tokens=spec.sparse_dim,
                 embed=embed,
             )
             self.blocks.append(NasrecBlock.from_spec(spec, size))
@@ -162,7 +162,7 @@ class NasrecBlock(nn.Module):
             fm = FactorizationMachine(size)
         interact = None
         if spec.interact:
-            interact = build_projection(size.wide, TOKENS * size.embed, elastic=False)
+            interact = build_projection(size.output_width, TOKENS * size.embed, elastic=False)
         return cls(ops, fm, interact)
 
     def forward(

@@ -31,16 +31,16 @@ class OperatorSize:
     Attributes:
         dense: Width of every dense input.
         tokens: Tokens of all sparse inputs together.
-        wide: D', the width of the dense output.
-        long: T', the tokens of the sparse output.
+        output_width: D', the width of the dense output.
+        output_tokens: T', the number of tokens of the sparse output.
         embed: e, the width of a token.
         elastic: Whether smaller sizes will be cut out, so that no projection may be omitted.
     """
 
     dense: tuple[int, ...]
     tokens: int
-    wide: int
-    long: int
+    output_width: int
+    output_tokens: int
     embed: int
     elastic: bool = False
 
@@ -87,7 +87,7 @@ class Linear2d(nn.Module):
 
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
-        self.reads_dense = Projection(sum(size.dense), size.wide)
+        self.reads_dense = Projection(sum(size.dense), size.output_width)
         self.relu = nn.ReLU()
 
     def forward(self, dense: Sequence[Tensor], tokens: Tensor) -> Tensor:
@@ -104,12 +104,12 @@ class DotProduct(nn.Module):
 
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
-        k = round(sqrt(2 * size.wide))
+        k = round(sqrt(2 * size.output_width))
         pair_count = k * (k + 1) // 2
         self.reads_dense = build_projection(sum(size.dense), size.embed, size.elastic)
         self.reads_tokens = build_projection(size.tokens, k, size.elastic)
         self.out = _build_output_layer(pair_count, size, bias=False)
-        self.norm = nn.LayerNorm(size.wide)
+        self.norm = nn.LayerNorm(size.output_width)
 
     def forward(self, dense: Sequence[Tensor], tokens: Tensor) -> Tensor:
         dense_vector = self.reads_dense(torch.cat(tuple(dense), 1))[:, None]
@@ -131,7 +131,7 @@ class SigmoidGating(nn.Module):
         self.gate = GlorotLinear(wider, wider)
         self.sigmoid = nn.Sigmoid()
         self.out = _build_output_layer(wider, size, bias=True)
-        self.norm = nn.LayerNorm(size.wide)
+        self.norm = nn.LayerNorm(size.output_width)
 
     def forward(self, dense: Sequence[Tensor], tokens: Tensor) -> Tensor:
         left, right = _pad_to_equal_width(*dense)
@@ -145,7 +145,7 @@ class Sum(nn.Module):
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
         self.out = _build_output_layer(max(size.dense), size, bias=False)
-        self.norm = nn.LayerNorm(size.wide)
+        self.norm = nn.LayerNorm(size.output_width)
 
     def forward(self, dense: Sequence[Tensor], tokens: Tensor) -> Tensor:
         left, right = _pad_to_equal_width(*dense)
@@ -155,8 +155,8 @@ class Sum(nn.Module):
 
 def _build_output_layer(cin: int, size: OperatorSize, bias: bool) -> nn.Module:
     """Return a linear layer or the identity; unlike in `build_projection` the norm always stays."""
-    if size.elastic or cin != size.wide:
-        return GlorotLinear(cin, size.wide, bias)
+    if size.elastic or cin != size.output_width:
+        return GlorotLinear(cin, size.output_width, bias)
     return nn.Identity()
 
 
@@ -173,7 +173,7 @@ class Linear3d(nn.Module):
 
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
-        self.reads_tokens = Projection(size.tokens, size.long)
+        self.reads_tokens = Projection(size.tokens, size.output_tokens)
         self.relu = nn.ReLU()
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -187,7 +187,7 @@ class TokenTransformer(nn.Module):
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
         embed = size.embed
-        self.reads_tokens = Projection(size.tokens, size.long)
+        self.reads_tokens = Projection(size.tokens, size.output_tokens)
         self.attention = nn.MultiheadAttention(embed, HEADS, batch_first=True)
         self.fc1 = GlorotLinear(embed, embed)
         self.relu = nn.ReLU()
@@ -213,7 +213,7 @@ class FactorizationMachine(nn.Module):
 
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
-        self.project = build_projection(size.embed, size.wide, size.elastic)
+        self.project = build_projection(size.embed, size.output_width, size.elastic)
 
     def forward(self, tokens: Tensor) -> Tensor:
         total = tokens.sum(1)

@@ -9,7 +9,7 @@ authors' code in `network.py`, the supernets in `supernet.py`.
 The default task is Criteo's: 13 dense columns and 26 columns of identifiers (with small
 vocabularies here). Other tables with identifiers work too: the columns follow from the task.
 
-Differences to the authors' code:
+Differences from the authors' code:
 * An architecture only contains what its network uses: operators of two inputs have left and right,
   others have joined inputs. The authors always sample all of these, so theirs may differ in text
   and be the same network.
@@ -17,7 +17,7 @@ Differences to the authors' code:
   does. If nothing changes (the same value, or an input that is not used), it is repeated. Inputs
   that a new operator needs are sampled as usual: first how many, then which.
 * `norms=False` removes all layer norms. On synthetic clicks with planted interactions most networks
-  are better without them; the reason is open (dev/LOG.md).
+  are better without them; the reason is unknown (dev/LOG.md).
 * `variant="published"` concerns the supernet only; see there.
 """
 
@@ -157,7 +157,7 @@ def _list_input_sets(input_count: int) -> list[str]:
 def _compute_size(
     dense_ops: tuple[str, ...], sparse_ops: tuple[str, ...], blocks: int = BLOCKS, **_: object
 ) -> int:
-    """Multiply the numbers of possible blocks; block i can read i + 1 inputs."""
+    """Return the number of architectures, a product over blocks; block i reads i + 1 inputs."""
     block_counts = []
     for input_count in range(1, blocks + 1):
         set_sizes = range(1, min(input_count, MAX_INPUTS) + 1)

@@ -67,7 +67,7 @@ class NasrecSupernet(nn.Module):
         dense_widths = (self.stem.dense, *(MAX_DENSE_DIM,) * index)
         token_count = len(self.task.vocabularies) + _MAX_TOKENS * index
         joined_size = self._make_size(dense_widths, token_count)
-        paired_size = self._make_size((self._paired_width(dense_widths),), token_count)
+        paired_size = self._make_size((self._compute_paired_width(dense_widths),), token_count)
         operators = {}
         for op in self.ops:
             size = paired_size if op in PAIRED_OPERATORS else joined_size
@@ -80,13 +80,13 @@ class NasrecSupernet(nn.Module):
         return OperatorSize(
             dense=dense_widths,
             tokens=token_count,
-            wide=MAX_DENSE_DIM,
-            long=MAX_SPARSE_DIM,
+            output_width=MAX_DENSE_DIM,
+            output_tokens=MAX_SPARSE_DIM,
             embed=self.embed,
             elastic=True,
         )
 
-    def _paired_width(self, dense_widths: tuple[int, ...]) -> int:
+    def _compute_paired_width(self, dense_widths: tuple[int, ...]) -> int:
         """Return the width of the left and the right input of operators of two inputs."""
         return max(dense_widths)
 
@@ -184,7 +184,7 @@ def _build_skeleton(specs: BlockSpecs, task: Task, embed: int, norms: bool) -> N
 class PublishedNasrecSupernet(NasrecSupernet):
     """The authors' supernet: everything at full width, with zeros and masks."""
 
-    def _paired_width(self, dense_widths: tuple[int, ...]) -> int:
+    def _compute_paired_width(self, dense_widths: tuple[int, ...]) -> int:
         return sum(dense_widths)
 
     def forward(self, x: Tensor, specs: BlockSpecs) -> Tensor:

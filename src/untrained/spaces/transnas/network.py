@@ -164,7 +164,7 @@ class ResidualCell(nn.Module):
 
 
 def build_classifier(encoder: Encoder, task: Task) -> nn.Module:
-    """Scene, object, room layout: mean over positions, linear layer."""
+    """Build the network for scene, object and room layout: mean over positions, linear layer."""
     return nn.Sequential(encoder, _build_linear_head(encoder.channels, task.num_classes))
 
 
@@ -206,7 +206,10 @@ def _cut_tiles(x: Tensor) -> list[Tensor]:
 
 
 def build_segmenter(encoder: Encoder, task: Task) -> nn.Module:
-    """A class per pixel: eight layers, which double the resolution as often as it was halved."""
+    """Build the network for segmentation, with one class per pixel.
+
+    The decoder has eight layers and doubles the resolution as often as the encoder halved it.
+    """
     channels = 1024
     layers = [_build_decoder_layer(nn.Conv2d(encoder.channels, channels, 3, padding=1))]
     for _ in range(6 - encoder.halvings):
