@@ -192,7 +192,7 @@ def test_hnas_tables_7_and_14():
 
 
 def test_hnas_tables_15_and_16():
-    free = tuple(value for value in hnas_searches.FREE_TRACE if value is not None)
+    free = tuple(value for value in hnas_searches.TABLE_15 if value is not None)
     assert next(parse_numbers(line) for line in read_caption_block(15) if "Trace" in line) == free
     rows = [parse_numbers(line) for line in read_caption_block(16) if line.startswith("HNAS (")]
     assert list(hnas_searches.TABLE_16.values()) == rows

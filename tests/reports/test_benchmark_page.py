@@ -260,7 +260,9 @@ def test_a_second_table_has_the_other_statistics() -> None:
         assert estimate is not None
         expected.append(f"{estimate.value:.{digits}f}")
     assert values == expected
-    assert "of equal scores at the border the worst count" in page
+    assert (
+        "if scores are tied for the tenth place, the worst of these architectures are taken" in page
+    )
 
 
 def test_empty_columns_are_left_out() -> None:
