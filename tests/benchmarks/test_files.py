@@ -52,7 +52,7 @@ def read_refusal(root: Path, name: str = "transnas") -> str:
     message = str(error.value)
     assert "\n" not in message
     assert str(root / "benchmarks" / f"{name}.parquet") in message
-    assert f"`untrained data import {name} PATH` makes it" in message
+    assert f"`untrained data import {name} PATH` makes " in message
     return message
 
 
