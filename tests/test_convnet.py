@@ -6,8 +6,8 @@ import torch
 from untrained.spaces import load_space
 from untrained.spaces.convnet import (
     BlockPlan,
-    ConvNeXtBlock,
     ConvNetResidualBlock,
+    ConvNeXtBlock,
     build_block,
     count_stem_halvings,
     plan_blocks,

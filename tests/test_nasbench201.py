@@ -16,7 +16,7 @@ from tests.test_spaces import find_marked_column, seeds
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import load_space
-from untrained.spaces.nasbench201 import make_arch_from_index, find_official_index
+from untrained.spaces.nasbench201 import find_official_index, make_arch_from_index
 from untrained.types import Arch, Batch, Task
 
 OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")

@@ -14,7 +14,7 @@ from tests.conftest import find_shared
 from untrained.benchmarks import BENCHMARKS, BenchmarkTable
 from untrained.benchmarks.importers.suite_zero import ARCH_FORMATS
 from untrained.spaces import load_space
-from untrained.spaces.nasbench201 import make_arch_from_index, find_official_index
+from untrained.spaces.nasbench201 import find_official_index, make_arch_from_index
 
 pytestmark = pytest.mark.data
 ROWS = {

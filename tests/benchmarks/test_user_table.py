@@ -166,7 +166,9 @@ def test_wrong_values_in_python_are_refused():
     with pytest.raises(UsageError, match=r"^row 1 of DataFrame: accuracy is True; write a number"):
         read_user_table(frame, SPACE)
     twice = pd.concat([make_frame(), make_frame()], axis=1)
-    with pytest.raises(UsageError, match=r"^DataFrame has more than one column called accuracy, ar"):
+    with pytest.raises(
+        UsageError, match=r"^DataFrame has more than one column called accuracy, ar"
+    ):
         read_user_table(twice, SPACE)
     with pytest.raises(UsageError, match=r"^there is no file absent.csv"):
         read_user_table("absent.csv", SPACE)

@@ -18,7 +18,7 @@ from untrained.spaces.nasbench101.graph import (
     prune_spec,
 )
 from untrained.spaces.nasbench101.network import NASBench101
-from untrained.spaces.nasbench101.space import format_spec, compute_arch_hash, get_spec
+from untrained.spaces.nasbench101.space import compute_arch_hash, format_spec, get_spec
 from untrained.types import Task
 
 pytestmark = pytest.mark.data

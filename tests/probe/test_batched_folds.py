@@ -46,7 +46,10 @@ def assert_fold_equals_calls(func: Any, stacks: list[Any], arrange: Any) -> None
         ):
             pairs = [(select_network(ours, place), theirs)]
             if isinstance(theirs, Jet):
-                pairs = [(ours.value[place], theirs.value), (ours.derivatives[:, place], theirs.derivatives)]
+                pairs = [
+                    (ours.value[place], theirs.value),
+                    (ours.derivatives[:, place], theirs.derivatives),
+                ]
             for one, other in pairs:
                 torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 

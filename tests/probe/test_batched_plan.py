@@ -339,7 +339,8 @@ def test_values_of_several_stacks_are_gathered_in_order(shape):
     gathered = gather_stack([StackSlice(stack, place) for stack, place in places])
     assert torch.equal(gathered.value, torch.stack([stack.value[place] for stack, place in places]))
     assert torch.equal(
-        gathered.derivatives, torch.stack([stack.derivatives[:, place] for stack, place in places], 1)
+        gathered.derivatives,
+        torch.stack([stack.derivatives[:, place] for stack, place in places], 1),
     )
     plain = gather_stack([StackSlice(stack.value, place) for stack, place in places])
     assert torch.equal(plain, gathered.value)
