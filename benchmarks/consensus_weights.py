@@ -33,6 +33,8 @@ MEMBERS = (
     "logsynflow",
     "zico",
 )
+# Compared with the members and their combinations.
+OTHERS = ("dextr",)
 # Benchmark and metrics of each family; the accuracies of the last one are in the file itself.
 TRUTHS = {
     "nb201": (
@@ -164,7 +166,7 @@ class Family:
         matrix = rows[rows["value"].notna()].pivot_table(
             index="arch", columns="proxy", values="value"
         )
-        self.scores = matrix[list(MEMBERS)]
+        self.scores = matrix[[*MEMBERS, *OTHERS]]
         benchmark, metrics = TRUTHS[name]
         if benchmark:
             table = open_table(benchmark, data_root)
@@ -247,7 +249,7 @@ def main() -> None:
     }
 
     print_head(families)
-    for member in MEMBERS:
+    for member in (*MEMBERS, *OTHERS):
         print_row(f"`{member}`", judge_scheme(families, [member], weigh_equally), flops)
     for transform in TRANSFORMS:
         for label, weigh in SCHEMES.items():
