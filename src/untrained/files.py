@@ -87,8 +87,8 @@ def make_locked_folder(parent: Path, prefix: str) -> Iterator[Path]:
 def remove_leftovers(folder: Path, pattern: str, remove: Callable[[Path], object]) -> None:
     """Remove temporary files or folders that killed processes left behind.
 
-    A process locks the file or folder that it writes. The operating system releases the lock when the
-    process ends, however it ends.
+    A process locks the file or folder that it writes. The operating system releases the lock when
+    the process ends, however it ends.
 
     Args:
         folder: Where to look.

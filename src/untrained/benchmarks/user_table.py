@@ -5,8 +5,8 @@
     "depth=2,width=8",0.84,0.55
 
 The column `arch` holds architectures in the notation of the space. Every other column of numbers is
-a metric. Several rows of an architecture are trainings with different seeds: their mean is the known
-result, and their differences show the noise.
+a metric. Several rows of an architecture are trainings with different seeds: their mean is the
+known result, and their differences show the noise.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """The parts of a data set: `train` for training, `val` for selection, `test` for the final test.
 
-A `Part` iterates over its samples in batches. Images are kept in memory as bytes of one size, so that
-training can keep all of them on its device and augment them there. Rows of a table may be read from
-a file when they are needed.
+A `Part` iterates over its samples in batches. Images are kept in memory as bytes of one size, so
+that training can keep all of them on its device and augment them there. Rows of a table may be read
+from a file when they are needed.
 """
 
 import hashlib

@@ -26,7 +26,8 @@ class SourceKind:
         open: Function `(argument, like, root)` that opens the data. The argument is the text after
             the colon of `name:ARGUMENT`, `like` has the input shape that networks take, and `root`
             is the data root.
-        belongs_to_user: Whether these are the user's own data. The argument then starts with a path.
+        belongs_to_user: Whether these are the user's own data. The argument then starts with a
+            path.
         takes_argument: Whether an argument is allowed.
     """
 
@@ -47,7 +48,8 @@ def register_source(
 
     Args:
         about: One line for `untrained list`.
-        belongs_to_user: Whether these are the user's own data. The argument then starts with a path.
+        belongs_to_user: Whether these are the user's own data. The argument then starts with a
+            path.
         takes_argument: Whether an argument that is not a path is allowed.
     """
 

@@ -1,10 +1,10 @@
 """Replace the folder of an earlier export in one step, without losing files of the user.
 
 `manifest.json` in the folder lists the exported files and their hashes. A later export replaces
-exactly these files, and only if the user has not changed them. The new folder is prepared beside the
-old one and gets hard links to the user's own files; then one system call exchanges the two. So the
-path is always either the complete old folder or the complete new one, even after `kill -9`. If the
-file system cannot exchange folders, an export into an existing folder is refused.
+exactly these files, and only if the user has not changed them. The new folder is prepared beside
+the old one and gets hard links to the user's own files; then one system call exchanges the two. So
+the path is always either the complete old folder or the complete new one, even after `kill -9`. If
+the file system cannot exchange folders, an export into an existing folder is refused.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 """Trace a network several times and merge the traces into one that is valid for all of them.
 
 The network runs on batches of two sizes, and in training mode if it computes the same there. A
-number that is a multiple of the batch size becomes an expression of `x.shape[0]`, and a Boolean that
-equals the mode becomes `self.training`.
+number that is a multiple of the batch size becomes an expression of `x.shape[0]`, and a Boolean
+that equals the mode becomes `self.training`.
 """
 
 from collections.abc import Callable, Sequence

@@ -2,9 +2,9 @@
 
 `tracing.py` records what each block computes. Blocks of the same type that compute the same become
 one class; numbers in which they differ become arguments of its constructor. Attributes keep their
-names, so weights do too. Parts that the network never uses, such as an auxiliary tower in evaluation
-mode, are left out. The source does not import `untrained`. `check_source` runs it and compares its
-outputs with those of the original before it is returned.
+names, so weights do too. Parts that the network never uses, such as an auxiliary tower in
+evaluation mode, are left out. The source does not import `untrained`. `check_source` runs it and
+compares its outputs with those of the original before it is returned.
 """
 
 import json

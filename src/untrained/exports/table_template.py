@@ -4,8 +4,8 @@ A number is replaced by sign(x) log(1 + |x|) if training did that, and then norm
 and standard deviation of the training rows. A missing number is replaced by the mean. An identifier
 becomes its position in the vocabulary, or 0 if it was too rare in training; in a column without a
 vocabulary it becomes a hash. Identifiers are compared as text: 5.0 equals 5 and True equals true. A
-timestamp, such as a datetime or 2014-10-21 07:00:00, is in UTC unless it has an offset. Numbers have
-a decimal comma if they had one in training.
+timestamp, such as a datetime or 2014-10-21 07:00:00, is in UTC unless it has an offset. Numbers
+have a decimal comma if they had one in training.
 
 Needs numpy. Reads config.json and vocabularies.npz beside this file.
 """

@@ -1,8 +1,8 @@
 """Express layers and plain values: `nn.Conv2d(3, 16, 3, padding=1, bias=False)`, `(0, 1)`.
 
 The constructor arguments of a layer are guessed from its attributes. The guess is accepted only if
-a layer with these arguments equals the original. If no guess is accepted, the layer is traced like a
-block of the user.
+a layer with these arguments equals the original. If no guess is accepted, the layer is traced like
+a block of the user.
 """
 
 import json

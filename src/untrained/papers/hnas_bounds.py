@@ -146,7 +146,8 @@ def make_bound_lines(
     scenarios: Sequence[str] = BOTH_BOUNDS,
     statistics: Sequence[str] = ("Spearman", "Kendall"),
 ) -> list[TableLine]:
-    """Correlate bounds with accuracies and return one line per scenario, case, metric and statistic.
+    """Correlate bounds with accuracies and return one line per scenario, case, metric and
+    statistic.
 
     Args:
         cases: The rows of the table, for each scenario.

@@ -307,8 +307,9 @@ def average_by_option(R: Scores, archs: Sequence[Genes]) -> dict[str, dict[Any, 
     seeds=10,
 )
 def figure_2(config: ExperimentConfig) -> Findings:
-    """Figure 2: test error on CIFAR-10 of the winners of NASI in the spaces of NAS-Bench-1Shot1 with a
-    budget of one epoch, mean and standard error over ten searches; it is below that of random
+    """Figure 2: test error on CIFAR-10 of the winners of NASI in the spaces of NAS-Bench-1Shot1
+    with a budget of one epoch, mean and standard error over ten searches; it is below that of
+    random
     search."""
     budgets = {STEPS: f"{STEPS} steps", STEPS_PER_EPOCH: "one epoch"}
     lines: list[TableLine] = []
@@ -350,8 +351,9 @@ def figure_2(config: ExperimentConfig) -> Findings:
     seeds=5,
 )
 def table_2(config: ExperimentConfig) -> Findings:
-    """Table 2: test error on CIFAR-10 of the winners of NASI in the spaces of NAS-Bench-1Shot1 and in
-    DARTS, with the true labels and images, with random labels, and with Gaussian noise instead of
+    """Table 2: test error on CIFAR-10 of the winners of NASI in the spaces of NAS-Bench-1Shot1 and
+    in DARTS, with the true labels and images, with random labels, and with Gaussian noise instead
+    of
     images; five searches each."""
     lines: list[TableLine] = []
     for kind, options in DATA_KINDS.items():

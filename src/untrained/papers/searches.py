@@ -4,8 +4,8 @@
     outcomes = run_searches(config, plans, "NASI, 4T")
 
 Finished searches are read from their folders, and unfinished ones are resumed. A strategy that logs
-its steps continues at the step where it was interrupted. `--workers` searches run at a time, each in
-a process that ends when this one ends.
+its steps continues at the step where it was interrupted. `--workers` searches run at a time, each
+in a process that ends when this one ends.
 """
 
 import json

@@ -73,7 +73,8 @@ _TABLE_5_COLUMNS = (
     samples=200,
 )
 def table_5(config: ExperimentConfig) -> Findings:
-    """Tables 1 and 5: log loss and AUC on the test rows of Criteo and Avazu, of the winners of SiGeo
+    """Tables 1 and 5: log loss and AUC on the test rows of Criteo and Avazu, of the winners of
+    SiGeo
     in NASRec's two spaces and of hand-designed networks."""
     lines: list[TableLine] = []
     for table in TABLES:

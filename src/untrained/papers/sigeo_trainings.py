@@ -7,8 +7,8 @@
     gradient   sum of the means over i of |g_i|
     deviation  sum of the standard deviations over i of g_i
 
-One training gives all statistics of an architecture, so this module has its own evaluator. It stores
-records like any other evaluator, and reads them when an experiment is repeated.
+One training gives all statistics of an architecture, so this module has its own evaluator. It
+stores records like any other evaluator, and reads them when an experiment is repeated.
 """
 
 from collections.abc import Generator, Sequence

@@ -240,8 +240,8 @@ def make_correlation_table(
 def describe_published_scores(sample: Sample, proxy: str, statistic: Statistic) -> str:
     """Return the correlation of published scores of a proxy, if the table contains such scores.
 
-    They were measured with other code and other batches. If our correlation is surprising, they show
-    whether the table or our implementation is the reason.
+    They were measured with other code and other batches. If our correlation is surprising, they
+    show whether the table or our implementation is the reason.
 
     Returns:
         A remark such as "published scores 0.57 (n = 4,096)"; empty without such scores.

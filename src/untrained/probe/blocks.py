@@ -1,8 +1,8 @@
 """The trunk of a network as a chain of blocks, and how gradients pass through each block.
 
-Blocks are the members of the outermost stacks: the cells of a cell network, the residual blocks of a
-ResNet, the layers of a transformer. In a network without stacks every convolution and linear layer
-is a block.
+Blocks are the members of the outermost stacks: the cells of a cell network, the residual blocks of
+a ResNet, the layers of a transformer. In a network without stacks every convolution and linear
+layer is a block.
 """
 
 from collections.abc import Callable, Iterator, Sequence

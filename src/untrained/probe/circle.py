@@ -1,7 +1,7 @@
 """The output of a network as its input moves along a circle: value, velocity and acceleration.
 
-Taylor mode (`jets.py`) is tried first. A network with a function that has no Taylor rule is measured
-by reverse mode instead.
+Taylor mode (`jets.py`) is tried first. A network with a function that has no Taylor rule is
+measured by reverse mode instead.
 """
 
 from collections.abc import Callable

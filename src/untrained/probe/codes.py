@@ -52,8 +52,8 @@ class SignCode:
     def agreement(self) -> Tensor:
         """Number of neurons on which two samples agree, (samples, samples).
 
-        z z^T + (1 - z)(1 - z)^T, float64 on the CPU. It is exact, since counts of neurons stay below
-        2^24 in float32.
+        z z^T + (1 - z)(1 - z)^T, float64 on the CPU. It is exact, since counts of neurons stay
+        below 2^24 in float32.
         """
         z = self.signs.float()
         both_positive = (z @ z.mT).double()

@@ -37,8 +37,8 @@ def _infer_batch_norm(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty_like(x), x.new_empty(x.shape[1]), x.new_empty(x.shape[1])
 
 
-# On the meta device torch computes the shapes of these results in Python, which takes three quarters
-# of the time of counting. These functions return the same shapes faster.
+# On the meta device torch computes the shapes of these results in Python, which takes three
+# quarters of the time of counting. These functions return the same shapes faster.
 _META_RESULTS: dict[object, Callable[[Tensor], object]] = {
     torch.ops.aten.relu.default: torch.empty_like,
     torch.ops.aten.native_batch_norm.default: _infer_batch_norm,

@@ -82,8 +82,8 @@ class Graph:
         trunk: The input of the first block and the output of every block.
         start_edges: Where the graph starts. A gradient that reaches all of these passes all uses.
         settings: Settings of the current backward pass.
-        fused: Whether torch may compute a function by other kernels if no gradient, or a second one,
-            is needed.
+        fused: Whether torch may compute a function by other kernels if no gradient, or a second
+            one, is needed.
         sign_recorder: Signs of the inputs of nonlinearities, if a pass without graph has the same.
     """
 

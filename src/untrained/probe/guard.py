@@ -229,8 +229,8 @@ def full_precision() -> Iterator[None]:
 def fastest_kernels(device: str) -> AbstractContextManager[None]:
     """Let convolutions on a GPU try several kernels and use the fastest.
 
-    This pays off when the same shapes are computed hundreds of times. The kernels may add in another
-    order each time, so results are not reproducible to the last bit.
+    This pays off when the same shapes are computed hundreds of times. The kernels may add in
+    another order each time, so results are not reproducible to the last bit.
     """
     if torch.device(device).type != "cuda":
         return nullcontext()

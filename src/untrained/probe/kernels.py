@@ -3,8 +3,8 @@
     g_i : gradient of a scalar of sample i by a parameter        K_ij = sum over parameters of g_i . g_j
 
 This takes one backward pass through the graph of the batch. When the gradient of the output of a
-layer is available, the per-sample gradients of the layer are computed from it and from the inputs of
-the layer, added to K in float64, and released: they are never all in memory. A parameter that is
+layer is available, the per-sample gradients of the layer are computed from it and from the inputs
+of the layer, added to K in float64, and released: they are never all in memory. A parameter that is
 used several times (tied weights) waits until its uses are summed.
 
 Batch norm couples the samples of a batch, so "the gradient of sample i" has three readings:

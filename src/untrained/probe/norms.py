@@ -43,8 +43,8 @@ def apply_batch_norm(
         **kwargs: Arguments of `F.batch_norm`.
 
     Returns:
-        The result, and arguments with which `F.batch_norm` returns the same in evaluation mode: they
-        contain the statistics of the batch.
+        The result, and arguments with which `F.batch_norm` returns the same in evaluation mode:
+        they contain the statistics of the batch.
     """
     call = parse_batch_norm(*args, **kwargs)
     make_batch_norm_arguments(call)  # raises if there are too few values
@@ -141,8 +141,8 @@ class _BatchNormBackward(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, v: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        # Derivatives of dw and db, and by the weight, are left out: the Hessian times the weights of
-        # layers needs none of them.
+        # Derivatives of dw and db, and by the weight, are left out: the Hessian times the weights
+        # of layers needs none of them.
         g, x, weight, m, s, dx, dw = ctx.saved_tensors
         dv, vn, _ = _native_backward(v, x, weight, None, None, m, s, True, ctx.eps, [True] * 3)
         other_axes = [axis for axis in range(x.ndim) if axis != 1]

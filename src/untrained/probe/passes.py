@@ -187,8 +187,8 @@ def read_logits(output: object) -> Tensor:
     """Return the logits in the output of a model.
 
     Args:
-        output: A tensor, a sequence that ends with the logits as (features, logits), or a dictionary
-            or object with an entry `logits`.
+        output: A tensor, a sequence that ends with the logits as (features, logits), or a
+            dictionary or object with an entry `logits`.
 
     Raises:
         Unscorable: If the output is anything else, or complex.

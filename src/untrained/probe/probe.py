@@ -1,8 +1,8 @@
 """The Probe: one network on one batch.
 
-Every measurement that a proxy may read is a property or method of it. A measurement is taken when it
-is first read, and only once. The model is left exactly as it was: parameters, buffers, gradients,
-modes, hooks and random states.
+Every measurement that a proxy may read is a property or method of it. A measurement is taken when
+it is first read, and only once. The model is left exactly as it was: parameters, buffers,
+gradients, modes, hooks and random states.
 """
 
 from collections.abc import Callable
@@ -229,9 +229,9 @@ class Probe(ForwardProbe):
     def _get_graph(self) -> Graph:
         """Return the forward pass from which derivatives are computed.
 
-        Graphs are large. Among the probes of first rows, only the graph of the last one that was used
-        is kept, and graphs of at least four times as many samples. Other rows are only used for their
-        loss, so their graphs are not kept.
+        Graphs are large. Among the probes of first rows, only the graph of the last one that was
+        used is kept, and graphs of at least four times as many samples. Other rows are only used
+        for their loss, so their graphs are not kept.
         """
         graphs = self._whole_probe._graphs
         place = (self._offset, len(self.batch))
@@ -248,8 +248,8 @@ class Probe(ForwardProbe):
 
     @cached_property
     def _loss_pass(self) -> LossPass:
-        # Rows other than the first are only used for their gradients. Collecting channels would read
-        # all activations once more.
+        # Rows other than the first are only used for their gradients. Collecting channels would
+        # read all activations once more.
         return self._run_loss_pass(with_channels=self.starts_at_first_sample)
 
     def _run_loss_pass(self, with_channels: bool) -> LossPass:
@@ -287,8 +287,8 @@ class Probe(ForwardProbe):
     def hessian_weights(self) -> dict[str, Tensor]:
         """H W over `weights`: the Hessian of the loss times the weights, by name.
 
-        H is symmetric, A . HB = B . HA, so that `gradients` times this is also the Hessian times the
-        gradient, along the weights.
+        H is symmetric, A . HB = B . HA, so that `gradients` times this is also the Hessian times
+        the gradient, along the weights.
         """
         gradients = self.gradients
         with self.scoring_mode():
@@ -511,8 +511,8 @@ class Probe(ForwardProbe):
     def memory(self) -> int:
         """Bytes of parameters, buffers and all results of one forward pass of one sample.
 
-        This is what training on one sample keeps in memory. Inference releases activations early and
-        needs less.
+        This is what training on one sample keeps in memory. Inference releases activations early
+        and needs less.
         """
         total = 0
         for tensor in (*self.model.parameters(), *self.model.buffers()):

@@ -1,7 +1,7 @@
 """Proxies: functions `(Probe) -> float` that read like their equations, with facts about them.
 
-A proxy does not depend on architectures, data or devices. The Probe takes measurements, and the proxy
-combines them.
+A proxy does not depend on architectures, data or devices. The Probe takes measurements, and the
+proxy combines them.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,8 @@ class Proxy:
 
     Attributes:
         name: Public name, the name of the function.
-        function: Computes the score, `(probe, **options) -> float`; for an aggregate see `aggregate`.
+        function: Computes the score, `(probe, **options) -> float`; for an aggregate see
+            `aggregate`.
         paper: Where the proxy comes from.
         higher_is_better: Whether a larger score means a better network.
         aspects: Aspects of a network that the score reflects: expressivity, trainability,

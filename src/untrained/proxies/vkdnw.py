@@ -9,8 +9,8 @@ Where the paper and the authors' code differ, and what we do:
   parameters, those of norms included, and so do we. Weights of a branch that no output depends on
   are among them and add eigenvalues of zero.
 * The paper writes F with the covariance of the predictions, diag(p) - p p^T = L L^T. The code
-  multiplies the Jacobian J by L instead of L^T, which gives J^T L^T L J, and mixes p with 5 % of the
-  uniform distribution. We compute F as written.
+  multiplies the Jacobian J by L instead of L^T, which gives J^T L^T L J, and mixes p with 5 % of
+  the uniform distribution. We compute F as written.
 * The code runs batch norm on running statistics, which at initialisation make it the identity. We
   use the statistics of the batch as constants, as in the other per-sample proxies.
 * For a single ranking, the paper adds the number of layers with weights. The code sorts by the

@@ -17,8 +17,8 @@ def parse_json(content: str | bytes) -> Any:
     """Parse JSON. All problems raise the same type of error.
 
     Raises:
-        ValueError: The content is not JSON, is nested too deeply, would take far more memory than its
-            size suggests, or contains strings that cannot be encoded as UTF-8.
+        ValueError: The content is not JSON, is nested too deeply, would take far more memory than
+            its size suggests, or contains strings that cannot be encoded as UTF-8.
     """
     _check_size(content)
     try:

@@ -62,8 +62,8 @@ def read_npz_arrays(path: Path, names: Sequence[str]) -> dict[str, AnyArray]:
     """Read some arrays of a numpy archive.
 
     Raises:
-        UsageError: The file is not a numpy archive, is encrypted or damaged, or one of the arrays is
-            missing or contains something other than numbers or short strings.
+        UsageError: The file is not a numpy archive, is encrypted or damaged, or one of the arrays
+            is missing or contains something other than numbers or short strings.
     """
     with _convert_errors(path):
         allowance = MemoryAllowance(path.stat().st_size)

@@ -2,9 +2,10 @@
 
 A pickle is a program for a stack machine. The module `pickle` lets that program import any function
 and call it. The interpreter here supports the same opcodes, but builds only None, bool, int, float,
-str, bytes, bytearray, list, tuple, dict, set, frozenset and numpy arrays of plain types. A name such
-as `numpy.dtype` is never imported: it is a pair of strings, and functions of this file replace the few
-calls that plain data need. `OrderedDict` becomes a dict, and a numpy scalar becomes a Python number.
+str, bytes, bytearray, list, tuple, dict, set, frozenset and numpy arrays of plain types. A name
+such as `numpy.dtype` is never imported: it is a pair of strings, and functions of this file replace
+the few calls that plain data need. `OrderedDict` becomes a dict, and a numpy scalar becomes a
+Python number.
 
 All lengths are compared with the remaining bytes of the file, and every object is charged to a
 `MemoryAllowance` that follows from the size of the file.
@@ -904,8 +905,8 @@ _LEAVES = {type(None), bool, int, float, str, bytes, bytearray, np.ndarray}
 def _check_plain(value: object, max_items: int) -> None:
     """Check that a value consists of plain data only, with limited depth and size.
 
-    A few bytes can put a list into itself, or each list twice into the next one. Iterating over such
-    a value would never end, so items are counted as often as they occur.
+    A few bytes can put a list into itself, or each list twice into the next one. Iterating over
+    such a value would never end, so items are counted as often as they occur.
     """
     count = 0
     pending: list[tuple[Any, int]] = [(value, 0)]

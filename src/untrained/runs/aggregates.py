@@ -41,7 +41,8 @@ def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Reco
     reference instead, see `runs/reference.py`.
 
     Other aggregates compare the candidates with each other, seed by seed. A candidate with a failed
-    part has no aggregate: it takes the failure of that part, and the others are compared without it.
+    part has no aggregate: it takes the failure of that part, and the others are compared without
+    it.
 
     Args:
         records: Records of all candidates. Records of other measures are ignored.

@@ -1,9 +1,10 @@
 """Open the SQLite file of a store.
 
 Reading never writes, and another program's database is never changed. To read a store, it is first
-copied into memory, because SQLite itself writes while it reads: a read-only connection to a database
-in WAL mode creates `-wal` and `-shm` files beside it, leaves them there, and fails if it cannot create
-them. Reading a copy works on a read-only disk, and a store of an earlier version is migrated in memory.
+copied into memory, because SQLite itself writes while it reads: a read-only connection to a
+database in WAL mode creates `-wal` and `-shm` files beside it, leaves them there, and fails if it
+cannot create them. Reading a copy works on a read-only disk, and a store of an earlier version is
+migrated in memory.
 """
 
 import os
@@ -30,7 +31,8 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open a store, or create it. A store of an earlier version is migrated.
 
     Raises:
-        UsageError: The file is another program's database, or of a newer version. It is not changed.
+        UsageError: The file is another program's database, or of a newer version. It is not
+            changed.
     """
     _refuse_foreign_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,8 +130,8 @@ def _refuse_foreign_file(path: Path) -> None:
     if application_id == APPLICATION_ID:
         return
     # Earlier versions did not mark their files, so only the tables identify them. `immutable` reads
-    # only this file and ignores a `-wal` file, which may hold all of a new store. So an empty database
-    # is not refused here.
+    # only this file and ignores a `-wal` file, which may hold all of a new store. So an empty
+    # database is not refused here.
     with closing(_connect(path, "mode=ro&immutable=1")) as database:
         if database.execute("SELECT count(*) FROM sqlite_schema").fetchone() != (0,):
             _read_identity(database, path)

@@ -1,7 +1,7 @@
 """The folder of a run: its configuration, its cost and its files.
 
-`run.json` holds a `RunFolder`, `records.sqlite` the store and `report.html` the report. A strategy that
-computes between its proposals adds `trace.json`, `belief.json` and `notes.jsonl`.
+`run.json` holds a `RunFolder`, `records.sqlite` the store and `report.html` the report. A strategy
+that computes between its proposals adds `trace.json`, `belief.json` and `notes.jsonl`.
 """
 
 import json
@@ -59,8 +59,8 @@ class RunFolder:
         workers: How each worker spent its time, over all sessions.
         versions: Versions of the packages that affect the numbers.
         aggregates: Weights and agreement of each fitted aggregate, see `runs/reference.py`.
-        drawing: The architecture that the report draws, and its diagram. It is stored because making
-            a report never runs the user's code.
+        drawing: The architecture that the report draws, and its diagram. It is stored because
+            making a report never runs the user's code.
     """
 
     folder: Path
@@ -349,8 +349,8 @@ class RunFolder:
 def get_default_confirmations(data: str) -> int:
     """Return the default number of networks per group that short trainings confirm.
 
-    Confirmation is worth its time only for the user's own data. For other data sets, it is known how
-    well the proxies rank.
+    Confirmation is worth its time only for the user's own data. For other data sets, it is known
+    how well the proxies rank.
     """
     kind = data.partition(":")[0]
     if kind in SOURCES and SOURCES[kind].belongs_to_user:

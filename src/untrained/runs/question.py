@@ -1,8 +1,8 @@
 """The question of a run: everything that decides which records its ranking uses.
 
-The store of a run may hold other records too: it is kept when the budget changes or when the content
-of the data changes, and other stores can be merged into it. So the store lists the records of each
-question, and `run.json` holds the fingerprint of the current question.
+The store of a run may hold other records too: it is kept when the budget changes or when the
+content of the data changes, and other stores can be merged into it. So the store lists the records
+of each question, and `run.json` holds the fingerprint of the current question.
 """
 
 import json

@@ -103,8 +103,8 @@ def rank_records(
 ) -> Ranking:
     """Order architectures by a measure.
 
-    Values of one architecture are averaged over seeds. An architecture that failed on any seed is not
-    ranked. Equal scores keep the order of the records.
+    Values of one architecture are averaged over seeds. An architecture that failed on any seed is
+    not ranked. Equal scores keep the order of the records.
 
     Args:
         records: Records with the same task, data, weights and device for all architectures.
@@ -277,8 +277,8 @@ def compute_fitnesses(
 def make_record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     """Return records as flat rows for JSON and tables.
 
-    Each row also has the mean, the standard deviation and the number of the scores over the seeds of
-    its architecture, measure and weights.
+    Each row also has the mean, the standard deviation and the number of the scores over the seeds
+    of its architecture, measure and weights.
     """
     records = list(records)
     groups: dict[tuple[Arch, str, str], list[float]] = {}

@@ -1,7 +1,7 @@
 """The tables of a store, and migrations from earlier versions.
 
-Architectures and settings are stored once and referenced by id, so a record takes about fifty bytes.
-The view `flat` is for other programs: it has one row per record, with names instead of ids.
+Architectures and settings are stored once and referenced by id, so a record takes about fifty
+bytes. The view `flat` is for other programs: it has one row per record, with names instead of ids.
 """
 
 import sqlite3
@@ -18,14 +18,14 @@ COSTS = ("build_seconds", "transfer_seconds", "measure_seconds", "peak_bytes")
 OUTCOME = ("value", "error", "detail", "trace", "note", *COSTS)
 COLUMNS = (*KEY, "genes", *OUTCOME)
 
-# The query of the view `flat`. Stores are read with the query itself, because in a file from elsewhere
-# the view may be defined in another way.
+# The query of the view `flat`. Stores are read with the query itself, because in a file from
+# elsewhere the view may be defined in another way.
 ROWS = f"""
     SELECT {", ".join(COLUMNS)}, records.id AS place
     FROM records JOIN archs ON archs.id = arch_id JOIN settings ON settings.id = setting_id
 """
-# Earlier versions did not have the last three columns. Their records get an empty torch version, which
-# no request has: they are kept and shown, but measured again when a run needs them.
+# Earlier versions did not have the last three columns. Their records get an empty torch version,
+# which no request has: they are kept and shown, but measured again when a run needs them.
 _SETTINGS = f"""
 CREATE TABLE settings (
     id INTEGER PRIMARY KEY,
@@ -69,8 +69,8 @@ CREATE TABLE records (
 );
 CREATE VIEW flat AS {ROWS};
 """
-# The records of each question in order (see `runs/question.py`). A store may hold others too: of larger
-# budgets, of other data or of other runs.
+# The records of each question in order (see `runs/question.py`). A store may hold others too: of
+# larger budgets, of other data or of other runs.
 _QUESTIONS = """
 CREATE TABLE questions (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE question_records (

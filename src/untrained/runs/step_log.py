@@ -94,7 +94,8 @@ class StepLog:
             compute: Returns the result as data that JSON can write.
         """
         if key in self._steps:
-            # Not reported: steps that take no time would distort the estimate of the remaining time.
+            # Not reported: steps that take no time would distort the estimate of the remaining
+            # time.
             self._steps_done += 1
             return self._steps[key].result
         self._report_progress()
@@ -126,7 +127,8 @@ class StepLog:
         }
         try:
             with self._path.open("a", encoding="utf-8") as file:
-                # The line break comes first, so a line that was cut off by a kill does not damage this one.
+                # The line break comes first, so a line that was cut off by a kill does not damage
+                # this one.
                 file.write(f"\n{json.dumps(line)}")
         except OSError as error:
             raise UsageError(

@@ -39,8 +39,8 @@ _SELECT_QUESTION = f"""
 WHERE questions.name = ? ORDER BY question_records.id
 """
 _TRANSIENT = ", ".join(f"'{kind}'" for kind in TRANSIENT_FAILURES)
-# An existing record is kept, with two exceptions: its failure was transient, or it has a note. Records
-# of earlier versions have a note if they were measured on half of the samples.
+# An existing record is kept, with two exceptions: its failure was transient, or it has a note.
+# Records of earlier versions have a note if they were measured on half of the samples.
 _INSERT_RECORD = f"""
 INSERT INTO records (arch_id, setting_id, {", ".join(OUTCOME)})
 VALUES (?, ?, {", ".join("?" * len(OUTCOME))})
@@ -79,8 +79,9 @@ class Store:
         Args:
             path: The SQLite file. Another program's database is refused and left as it is.
             existing: Raise an error if there is no store, instead of creating one.
-            read_only: Read a copy of the store. Neither the file nor its folder is changed, so both may
-                be on a read-only disk; a store of an earlier version is migrated in memory only.
+            read_only: Read a copy of the store. Neither the file nor its folder is changed, so both
+                may be on a read-only disk; a store of an earlier version is migrated in memory
+                only.
         """
         self.path = Path(path)
         if existing and not self.path.is_file():

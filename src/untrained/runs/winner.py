@@ -77,8 +77,8 @@ def find_too_slow(records: Iterable[Record], max_latency: str | None) -> dict[Ar
 def read_records(run: RunFolder, store: Store) -> list[Record]:
     """Return the records of a run, in the order in which it requested them.
 
-    The store may hold others: of a larger budget, of an earlier version of the data, of merged stores.
-    A run without a question uses all records of its store.
+    The store may hold others: of a larger budget, of an earlier version of the data, of merged
+    stores. A run without a question uses all records of its store.
     """
     if run.question:
         return store.read_question(run.question)

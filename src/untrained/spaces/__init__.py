@@ -31,8 +31,9 @@ from untrained.user_code import find_user_code
 def fingerprint_space(space: str | Space) -> str:
     """Return a fingerprint of the user's code that defines a space.
 
-    It is empty for the spaces of this package. For a space that was defined in Python, it depends on
-    the file of its function, or on the source of the function if there is no file, as in a notebook.
+    It is empty for the spaces of this package. For a space that was defined in Python, it depends
+    on the file of its function, or on the source of the function if there is no file, as in a
+    notebook.
     """
     if isinstance(space, str):
         return fingerprint_user_code(space)[:16]
@@ -58,8 +59,8 @@ def load_space(name: str | Space) -> Space:
     """Return a space by its name.
 
     Args:
-        name: A registered name, optionally with options in brackets (`nasbench201(channels=32)`), or
-            a file and a function in it that has the decorator `@untrained.space`
+        name: A registered name, optionally with options in brackets (`nasbench201(channels=32)`),
+            or a file and a function in it that has the decorator `@untrained.space`
             (`./mine.py:mynet`). A `Space` is returned as it is.
 
     Returns:

@@ -4,8 +4,8 @@ Networks of a space consist of the same few blocks. torch takes a tenth of a mil
 construct a layer, most of it for checks of settings that have been checked before. A template
 records once how a block is constructed: which tensors are filled at random, by which calls, in
 which order. To make another block, its modules are copied, the random calls are made again in their
-order, and all other tensors are copied. The weights are bit-identical to those of a newly constructed
-block, and the random state afterwards is the same, too.
+order, and all other tensors are copied. The weights are bit-identical to those of a newly
+constructed block, and the random state afterwards is the same, too.
 
 Blocks that cannot be made in this way (those that draw orthogonal matrices or hold attributes that
 cannot be copied) are constructed every time. A block must be determined by its arguments and

@@ -1,11 +1,12 @@
 """Convolutional networks for pictures of any size, made of stages of common blocks.
 
-A network is a stem, two to four stages, pooling and a linear classifier. Each stage chooses its kind
-of block (residual as in ResNet, inverted residual as in MobileNetV2 and EfficientNet, ConvNeXt), its
-kernel, expansion, depth and width, whether it halves the resolution, and squeeze-and-excitation.
+A network is a stem, two to four stages, pooling and a linear classifier. Each stage chooses its
+kind of block (residual as in ResNet, inverted residual as in MobileNetV2 and EfficientNet,
+ConvNeXt), its kernel, expansion, depth and width, whether it halves the resolution, and
+squeeze-and-excitation.
 
-The stem halves large pictures until their shorter side is at most 48 pixels, so that the same choices
-suit pictures of 16 and of 384 pixels. This space comes from no paper.
+The stem halves large pictures until their shorter side is at most 48 pixels, so that the same
+choices suit pictures of 16 and of 384 pixels. This space comes from no paper.
 """
 
 from dataclasses import dataclass
@@ -328,8 +329,8 @@ class ConvNetResidualBlock(nn.Module):
 class ConvNeXtBlock(nn.Module):
     """Depthwise convolution, norm, 1x1 widening, GELU, 1x1 narrowing, added to the input.
 
-    Liu et al., CVPR 2022 (arXiv:2201.03545). A block that changes the shape begins with a norm and a
-    convolution whose kernel is its stride, as between the stages there. The norm is over all
+    Liu et al., CVPR 2022 (arXiv:2201.03545). A block that changes the shape begins with a norm and
+    a convolution whose kernel is its stride, as between the stages there. The norm is over all
     channels and positions of a sample (one group) instead of the channels of each position, and
     there is no layer scale: it starts at 1e-6, so that blocks would have no effect on a network at
     initialisation.

@@ -1,15 +1,17 @@
-"""The MnasNet-like space of Accel-NASBench (Ahmad et al., 2023), whose ImageNet accuracies are known.
+"""The MnasNet-like space of Accel-NASBench (Ahmad et al., 2023), whose ImageNet accuracies are
+known.
 
 Stem, seven blocks of inverted residual layers, a 1x1 convolution to 1,280 channels, pooling and a
-linear classifier. Each block chooses its expansion `e`, kernel `k`, number of layers `l` and whether
-its layers have squeeze-and-excitation `se`; widths and strides are fixed. An architecture is written
-with the keys of the published table: `block0_e=1,block0_k=5,block0_l=2,block0_se=False,...`.
+linear classifier. Each block chooses its expansion `e`, kernel `k`, number of layers `l` and
+whether its layers have squeeze-and-excitation `se`; widths and strides are fixed. An architecture
+is written with the keys of the published table:
+`block0_e=1,block0_k=5,block0_l=2,block0_se=False,...`.
 
 Three details of the networks were derived from the published parameter counts: an expansion of 1
 has no 1x1 expansion convolution, every convolution is followed by a batch norm, and
 squeeze-and-excitation reduces to a quarter of the channels that enter the layer. With them, all
-5,138 published counts are equal to ours. Published multiply-adds also contain batch norms (4 per element) and
-pooling (1 per element and 1 per result), which ours leave out.
+5,138 published counts are equal to ours. Published multiply-adds also contain batch norms (4 per
+element) and pooling (1 per element and 1 per result), which ours leave out.
 """
 
 from functools import partial

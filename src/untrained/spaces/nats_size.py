@@ -1,11 +1,11 @@
 """The size space of NATS-Bench (Dong et al., TPAMI 2021; arXiv:2009.00437).
 
 One cell, the best of NAS-Bench-201 according to its authors, and five widths with eight options
-each: 32,768 architectures. An architecture is written as its widths, `64:64:64:64:64`: stem and first
-cell, residual block, second cell, residual block, third cell. A width is that of the output, so a
-cell may widen or narrow its input. Its skip edge is then what the official code calls a factorised
-reduction; at stride 1 that is a plain 1x1 convolution and batch norm, without the ReLU it has at
-stride 2. The official network returns features and logits, ours returns the logits.
+each: 32,768 architectures. An architecture is written as its widths, `64:64:64:64:64`: stem and
+first cell, residual block, second cell, residual block, third cell. A width is that of the output,
+so a cell may widen or narrow its input. Its skip edge is then what the official code calls a
+factorised reduction; at stride 1 that is a plain 1x1 convolution and batch norm, without the ReLU
+it has at stride 2. The official network returns features and logits, ours returns the logits.
 """
 
 from collections.abc import Sequence

@@ -139,8 +139,8 @@ class TrainingTrials:
         former = read_training_key(self.folder)
         if former and former.arch != str(arch):
             move_training_aside(self.folder)
-        # The user may have trained the winner with another recipe. Then look for this training among
-        # the earlier ones of the run. If it is not there, use a separate folder.
+        # The user may have trained the winner with another recipe. Then look for this training
+        # among the earlier ones of the run. If it is not there, use a separate folder.
         for run in (self.folder, *list_former_trainings(self.folder)):
             with suppress(AnotherTrainingError):
                 return train(str(arch), self.data, space=self.space, run=run, **options)

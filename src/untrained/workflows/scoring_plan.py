@@ -33,9 +33,10 @@ class ScoringPlan:
         pool_proxies: The proxies that score the pool of a strategy that has one.
         screening: The cheap proxies that score all candidates first; None without a screen.
         validation: The measure that ranks architectures instead of `proxy`; None without one.
-        typed_names: The proxies as the user typed them, by measure. Workers load them by these names.
-        aggregates_with_reference: The requested aggregates that compare a candidate with a reference
-            sample.
+        typed_names: The proxies as the user typed them, by measure. Workers load them by these
+            names.
+        aggregates_with_reference: The requested aggregates that compare a candidate with a
+            reference sample.
     """
 
     proxy: Proxy

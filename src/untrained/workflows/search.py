@@ -157,8 +157,8 @@ def search(
         budget: Number of architectures to score; 100 if nothing else ends the search.
         data: What networks see: a name such as "digits" or "folder:./photos", a tensor or numpy
             array of inputs, a pair of inputs and labels, a torch Dataset or a DataLoader.
-        limits: Limits on the architectures: {"params": "1M", "latency": "5ms"}. The keys are params,
-            min_params, flops, memory and latency. Latency is measured on this machine.
+        limits: Limits on the architectures: {"params": "1M", "latency": "5ms"}. The keys are
+            params, min_params, flops, memory and latency. Latency is measured on this machine.
         device: A torch device.
         run: The run folder; None for one under `runs/` that is named after the search.
         on_progress: Called after every architecture and every step.

@@ -179,8 +179,8 @@ class SearchStages:
         """Score the reference sample and fit the aggregates that compare candidates with it.
 
         The first seed is enough, since candidates are compared with the distribution of scores. The
-        records are stored but not listed under the question: a reference architecture is a candidate
-        only if the strategy proposes it.
+        records are stored but not listed under the question: a reference architecture is a
+        candidate only if the strategy proposes it.
         """
         aggregates = self._plan.aggregates_with_reference
         seconds = None

@@ -4,8 +4,8 @@
     table:darts1000:cifar10_val_200    a metric of another table of the space
     training(epochs=3,samples=1500)    a short training on the data of the search
 
-Only the requested architectures are looked up in a table. A short training is a proxy like any other, see
-`training/short_training.py`.
+Only the requested architectures are looked up in a table. A short training is a proxy like any
+other, see `training/short_training.py`.
 """
 
 from collections.abc import Generator, Sequence
@@ -157,7 +157,8 @@ def _validate_by_training(options: str) -> Validation:
 
 @dataclass(frozen=True)
 class TableEvaluator:
-    """An evaluator that looks up a metric of a table and adds it to the records of another evaluator.
+    """An evaluator that looks up a metric of a table and adds it to the records of another
+    evaluator.
 
     Attributes:
         table_metric: What to look up.

@@ -1,8 +1,8 @@
 """Decode one picture of any format to bytes of one size.
 
 Pictures are rotated by their EXIF orientation, put on a white background if they are transparent,
-scaled to cover the target size, and cropped around their centre. For a picture that cannot be decoded,
-the reason is returned; no exception is raised.
+scaled to cover the target size, and cropped around their centre. For a picture that cannot be
+decoded, the reason is returned; no exception is raised.
 """
 
 from collections.abc import Callable, Iterator

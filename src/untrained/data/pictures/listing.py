@@ -1,8 +1,8 @@
 """List the user's pictures with their classes and parts.
 
-Only names are read, not pixels. Parts that the user does not provide are split off from the training
-pictures by file name. Adding a picture to a class therefore moves no picture of another class
-to another part, and hardly any of the same class.
+Only names are read, not pixels. Parts that the user does not provide are split off from the
+training pictures by file name. Adding a picture to a class therefore moves no picture of another
+class to another part, and hardly any of the same class.
 """
 
 import csv

@@ -4,10 +4,10 @@
     weight    (G, 1, O, C k k)
 
 On a GPU a convolution with one group per network takes two to sixteen times as long as these
-products (`benchmarks/population.py --part folds`), because few channels leave most of its arithmetic
-units idle. On a CPU this holds for 1x1 kernels. Patches of a 3x3 kernel take nine times the memory
-of the input, so there is a limit. Depthwise convolutions are not replaced: their GPU kernels are
-written for many groups.
+products (`benchmarks/population.py --part folds`), because few channels leave most of its
+arithmetic units idle. On a CPU this holds for 1x1 kernels. Patches of a 3x3 kernel take nine times
+the memory of the input, so there is a limit. Depthwise convolutions are not replaced: their GPU
+kernels are written for many groups.
 """
 
 from collections.abc import Sequence

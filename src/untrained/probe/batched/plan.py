@@ -5,8 +5,8 @@ measurements itself. Proxies read the same numbers up to the last digits of floa
 for many networks add in another order. A network that cannot be measured together with others is
 measured alone, and then fails as it does in ordinary scoring.
 
-A batch norm over few values divides by a small standard deviation. A network of such norms amplifies
-differences in the last digits to per cents, so these networks are measured alone.
+A batch norm over few values divides by a small standard deviation. A network of such norms
+amplifies differences in the last digits to per cents, so these networks are measured alone.
 
 What to measure is not declared but observed: `MeasurementPlan.from_probe` lists what proxies have
 read from one probe, and `plan.measure` takes the same measurements for other probes.

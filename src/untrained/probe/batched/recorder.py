@@ -1,14 +1,15 @@
 """Record the tape of a network.
 
-The network runs on a meta tensor under a function mode that returns meta tensors of the right shapes
-from every call. Parameters, buffers and everything computed from them alone are real tensors.
+The network runs on a meta tensor under a function mode that returns meta tensors of the right
+shapes from every call. Parameters, buffers and everything computed from them alone are real
+tensors.
 
 A tape can be recorded if the network is a plain function of its input. A network that draws random
 numbers, reads values of tensors, or writes into a view raises `NotRecordable`, or an error of
 torch; it is then measured alone.
 
-Equal blocks (`spaces/block_templates.py`) are run once per kind of input; afterwards their program is
-reused.
+Equal blocks (`spaces/block_templates.py`) are run once per kind of input; afterwards their program
+is reused.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -106,8 +107,9 @@ def intercept_modules(recorder: "_TapeRecorder | None" = None) -> Iterator[None]
     """Pass every call of a module to the recorder, as `torch.fx` does.
 
     A forward hook cannot replace a call, so `nn.Module.__call__` is replaced. Changing a class
-    invalidates Python's caches for all of its subclasses, which is slow. To record many tapes, enter
-    this context once around all of them without a recorder: `nn.Module` is then changed only once.
+    invalidates Python's caches for all of its subclasses, which is slow. To record many tapes,
+    enter this context once around all of them without a recorder: `nn.Module` is then changed only
+    once.
     """
     _recorders.append(recorder)
     plain_call = nn.Module.__call__

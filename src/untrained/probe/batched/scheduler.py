@@ -1,14 +1,14 @@
 """Run the tapes of many networks together, equal calls as one call.
 
-Networks of a space differ in wiring, not in layers. All calls whose inputs are available are grouped
-by what they do (a signature, or the program of a block). One group runs, and its results make other
-calls ready. The next group is the one that is ready in the largest share of the networks that will
-make such a call. So a layer that all networks have waits for the slowest network, and the calls after
-it can be grouped again.
+Networks of a space differ in wiring, not in layers. All calls whose inputs are available are
+grouped by what they do (a signature, or the program of a block). One group runs, and its results
+make other calls ready. The next group is the one that is ready in the largest share of the networks
+that will make such a call. So a layer that all networks have waits for the slowest network, and the
+calls after it can be grouped again.
 
-Values are in stacks, (G, *shape), as they were computed. A group whose inputs are one whole stack in
-its order uses the stack as it is; otherwise parts are copied together. A value is released after its
-last use.
+Values are in stacks, (G, *shape), as they were computed. A group whose inputs are one whole stack
+in its order uses the stack as it is; otherwise parts are copied together. A value is released after
+its last use.
 """
 
 from collections import Counter, defaultdict

@@ -20,11 +20,11 @@ def differentiate_norm(
 ) -> Tensor:
     """Compute the derivatives of w (x - mean) / sqrt(var + eps).
 
-    x is (N, M, P) and is normalised over N and P for each of M: batch norm has M channels, layer and
-    group norm have M groups and N = 1. The derivatives are (2, N, M, P); r and mean are (M, 1).
+    x is (N, M, P) and is normalised over N and P for each of M: batch norm has M channels, layer
+    and group norm have M groups and N = 1. The derivatives are (2, N, M, P); r and mean are (M, 1).
 
-    With n = (x - mean) r, r = (var + eps)^(-1/2), c', c'' the centred derivatives, <.> the mean over
-    N and P:
+    With n = (x - mean) r, r = (var + eps)^(-1/2), c', c'' the centred derivatives, <.> the mean
+    over N and P:
 
         q = r <n c'>,   s = 3 q^2 - r (r <c' c'> + <n c''>)
         y' = r c' - q n,   y'' = r c'' - 2 r q c' + s n

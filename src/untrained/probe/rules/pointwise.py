@@ -1,7 +1,7 @@
 """Taylor rules of functions of each entry, and of maxima of two values.
 
-Functions of each entry follow the second-order chain rule. The derivatives of a maximum are those of
-the larger value.
+Functions of each entry follow the second-order chain rule. The derivatives of a maximum are those
+of the larger value.
 """
 
 from typing import Any, TypeVar

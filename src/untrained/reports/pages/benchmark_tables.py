@@ -55,7 +55,8 @@ _EXPLANATIONS = {
     ),
 }
 
-# The statistics in the main table. The others are in a second table, because a page is too narrow for all.
+# The statistics in the main table. The others are in a second table, because a page is too narrow
+# for all.
 _MAIN_STATISTICS = ("size_controlled", "top_5_overlap", "top_overlap", "precision_at_10", "regret")
 
 FormatValue = Callable[[float], str]

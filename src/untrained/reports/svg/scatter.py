@@ -1,8 +1,8 @@
 """Scatter plot of score against ground truth, with a histogram along each axis.
 
 An axis is linear, unless the middle 80 % of the values would cover less than a fifth of it. In that
-case it is logarithmic if this spreads the values, or else it shows ranks. A histogram of ranks would
-be flat, so an axis of ranks has none. Better scores are always on the right.
+case it is logarithmic if this spreads the values, or else it shows ranks. A histogram of ranks
+would be flat, so an axis of ranks has none. Better scores are always on the right.
 """
 
 from collections.abc import Sequence

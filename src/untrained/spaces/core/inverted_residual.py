@@ -1,4 +1,5 @@
-"""The inverted residual layer of MobileNetV2 (arXiv:1801.04381), with optional squeeze-and-excitation.
+"""The inverted residual layer of MobileNetV2 (arXiv:1801.04381), with optional
+squeeze-and-excitation.
 
 A 1x1 convolution widens the input, a depthwise convolution filters each channel, and another 1x1
 convolution narrows the result. Every convolution is followed by a batch norm.

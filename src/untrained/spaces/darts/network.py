@@ -24,8 +24,8 @@ from untrained.spaces.darts.genotype import Genotype, Wiring
 from untrained.spaces.darts.operations import build_operation
 from untrained.types import Task
 
-# An additional argument of cells in a forward pass: the probability of drop path in a final network,
-# the mixture in a supernet.
+# An additional argument of cells in a forward pass: the probability of drop path in a final
+# network, the mixture in a supernet.
 ContextT = TypeVar("ContextT")
 
 _build_relu_conv_bn = copy_from_template(ReLUConvBN)

@@ -2,8 +2,8 @@
 
 `supernet.options` are the choices and their options; `supernet.mixture` has a weight for each
 option: uniform at first, later set by a strategy, also to tensors with gradients. An operation of
-weight 0 does not run, and an edge whose weights are all 0 is removed; Zero-Cost-PT uses this to score
-operations and edges. As in DARTS's search network, norms have no affine parameters and a norm
+weight 0 does not run, and an edge whose weights are all 0 is removed; Zero-Cost-PT uses this to
+score operations and edges. As in DARTS's search network, norms have no affine parameters and a norm
 follows each pooling. `subnet(arch)` is the final network with the weights of the supernet: without
 the norms after pooling, and with its own affine parameters, which are 1 and 0 at first.
 """

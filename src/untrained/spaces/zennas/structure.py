@@ -3,8 +3,8 @@
 A structure is a list of blocks. As choices it is a stem, stages that each halve the map (except the
 first, which keeps that of the stem), the blocks of a stage, and the last convolution. The input
 channels of a block follow from the block before it. With stages as the unit, a crossover of two
-structures neither loses nor gains a stride. Uniform samples of these choices would be unusable (most
-widths would be thousands), and no paper uses them; `mutations.py` samples structures.
+structures neither loses nor gains a stride. Uniform samples of these choices would be unusable
+(most widths would be thousands), and no paper uses them; `mutations.py` samples structures.
 """
 
 import re
