@@ -264,7 +264,7 @@ def _find_table_path(table: "str | Path | pd.DataFrame | None", folder: Path) ->
 
 
 def _describe_direction(truth: GroundTruth) -> str:
-    """Say which values of a user's metric count as better, unless everybody knows."""
+    """Return a note on which values of a user's metric are better; empty for accuracies."""
     metric = truth.metric
     if metric.kind == "accuracy":
         return ""
