@@ -10,8 +10,9 @@ from scipy import stats
 from tests.docstring_examples import run_examples
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.errors import UsageError
+from untrained.proxies import PROXIES
 from untrained.runs.store import Store
-from untrained.workflows.bench import bench
+from untrained.workflows.bench import BASELINES, bench, load_proxies_and_baselines
 from untrained.workflows.ground_truth import load_ground_truth as load_ground_truth
 
 pytestmark = pytest.mark.data
@@ -263,3 +264,11 @@ def test_networks_can_be_scored_on_smaller_images(load_table, data_root, tmp_pat
         assert {record.task.input_shape for record in store} == {(3, 32, 32)}
     assert "--input-size 32" in result.command
     assert index_by_proxy(result)["consensus"].n == 10
+
+
+def test_all_proxies_include_the_default_of_a_search_and_each_baseline_once():
+    labels = [proxy.label for proxy in load_proxies_and_baselines("all")]
+    assert len(labels) == len(set(labels))
+    single_proxies = {name for name, proxy in PROXIES.items() if not proxy.parts}
+    assert set(labels) == single_proxies | {"consensus"} | set(BASELINES)
+    assert "consensus" not in [proxy.label for proxy in load_proxies_and_baselines("dextr")]

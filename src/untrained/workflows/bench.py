@@ -23,7 +23,7 @@ from untrained.benchmarks.comparison import (
 from untrained.benchmarks.noise_ceiling import measure_noise_ceiling
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.command_text import format_options
-from untrained.config import ComputeConfig
+from untrained.config import DEFAULT_PROXY, ComputeConfig
 from untrained.data import DataSource, with_input_size
 from untrained.engine.devices import parse_device_name
 from untrained.engine.worker import index_proxies
@@ -273,8 +273,14 @@ def _describe_direction(truth: GroundTruth) -> str:
 
 
 def load_proxies_and_baselines(names: str) -> list[Proxy]:
-    """Load the named proxies and the baselines, each of them once."""
-    proxies = [load_proxy(name) for name in (*parse_proxy_names(names), *BASELINES)]
+    """Load the named proxies and the baselines, each of them once.
+
+    "all" also contains the default proxy of a search, which is an aggregate of others.
+    """
+    proxy_names = parse_proxy_names(names)
+    if names.strip() == "all":
+        proxy_names.append(DEFAULT_PROXY)
+    proxies = [load_proxy(name) for name in (*proxy_names, *BASELINES)]
     return list(index_proxies(proxies).values())
 
 
