@@ -62,7 +62,7 @@ COMMANDS = {
     "score": "networks --rank --proxy --space --input-shape --classes --data --label --warm-up --seeds "
     "--device --data-root --json",
     "bench": "--space --table --dataset --proxy --samples --seeds --benchmark --metric --scores --data --warm-up --seed "
-    "--device --workers --networks-per-batch --ray --time-limit --run --data-root --json",
+    "--device --workers --networks-per-batch --ray --time-limit --run --input-size --data-root --json",
     "calibrate": "--space --data --label --proxy --trainings --epochs --samples --seed --device --workers --ray "
     "--time-limit --run --data-root --json",
     "reproduce": "experiment --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
