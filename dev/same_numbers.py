@@ -41,7 +41,7 @@ DEFAULT_SHAPE = "3x16x16"
 TABLE_SPACES = ("nasrec_small", "nasrec_full")
 
 SEARCHES = {
-    "random": ["--budget", "12", "--data", "digits"],
+    "random": ["--budget", "12", "--data", "digits", "--proxy", "dextr"],
     "evolution": [
         *("--strategy", "evolution(population=6,tournament=3,children=3)", "--budget", "15"),
         *("--proxy", "naswot(samples=8)", "--max-params", "1M", "--data", "noise", "--seeds", "2"),
