@@ -12,12 +12,14 @@ from untrained.probe import Probe
 from untrained.probe.features import Feature, map_by_shape
 from untrained.proxies.base import proxy, register_proxy
 
+# Version 2: the smallest eigenvalue of linearly dependent channels is exactly 0 instead of a rounding
+# error.
 PAPER = "MeCo (Jiang et al.)"
 Variant = Literal["default", "published"]
 
 
 @register_proxy
-@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3)
+@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3, version=2)
 def meco(probe: Probe, variant: Variant = "default") -> float:
     """Smallest eigenvalue of the correlations between channels, summed over layers.
 
@@ -33,7 +35,7 @@ def meco(probe: Probe, variant: Variant = "default") -> float:
 
 
 @register_proxy
-@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3)
+@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3, version=2)
 def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -> float:
     """MeCo on a few random channels of each layer, scaled to its width.
 
