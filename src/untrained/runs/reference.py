@@ -17,7 +17,8 @@ from untrained.proxies.consensus import Consensus
 from untrained.runs.ranking import orient_score
 from untrained.types import Arch, Failure, Record
 
-# The lowest mean rank correlation between the members of `consensus` on a published benchmark.
+# Below this mean rank correlation between members, a search warns that they disagree. The value is a
+# judgement and not the result of a measurement.
 LOW_AGREEMENT = 0.5
 
 
@@ -132,7 +133,7 @@ def describe_consensus(facts: Mapping[str, Any]) -> str:
     if agreement is not None:
         comparison = ""
         if agreement < LOW_AGREEMENT:
-            comparison = ", lower than on any benchmark: check the ranking with --confirm"
+            comparison = ", which is low: check the ranking with --confirm"
         sentences.append(
             f"The {count} proxies of {facts['label']} have a mean rank correlation of "
             f"{agreement:.2f} with each other{comparison}."
