@@ -5,6 +5,7 @@ import torch
 
 from untrained.spaces import load_space
 from untrained.spaces.convnet import (
+    WIDTHS,
     BlockPlan,
     ConvNetResidualBlock,
     ConvNeXtBlock,
@@ -83,3 +84,41 @@ def test_widths_grow_from_stage_to_stage():
     assert [len(blocks) for blocks in stages] == [2, 1, 1]
     assert [blocks[0].stride for blocks in stages] == [1, 2, 1]
     assert [blocks[0].cin for blocks in stages] == [12, 12, 16]
+
+
+RESNET = (
+    "width={width},stages=3,kind0=residual,kernel0=3,depth0=1,se0=False,"
+    "stride1=2,growth1=2.0,kind1=residual,kernel1=3,depth1=2,se1=False,"
+    "stride2=2,growth2=2.0,kind2=residual,kernel2=3,depth2=2,se2=False"
+)
+
+
+def count_resnet_params(width: int) -> int:
+    """Parameters of a ResNet of one, two and two blocks for ten classes, without the space."""
+
+    def count_block(cin: int, cout: int) -> int:
+        convs = 9 * cin * cout + 9 * cout * cout + 4 * cout
+        if cin != cout:
+            convs += cin * cout + 2 * cout
+        return convs
+
+    stem = 27 * width + 2 * width
+    first = count_block(width, width)
+    second = count_block(width, 2 * width) + count_block(2 * width, 2 * width)
+    third = count_block(2 * width, 4 * width) + count_block(4 * width, 4 * width)
+    return stem + first + second + third + (4 * width + 1) * 10
+
+
+@pytest.mark.parametrize("width", [10, 24, 384])
+def test_narrow_and_wide_networks_are_in_the_space(width):
+    """Widths above 64 are not sampled, but they may be written."""
+    arch = space.parse(RESNET.format(width=width))
+    counts = space.counts(arch, Task("noise", (3, 32, 32), 10))
+    assert counts.params == count_resnet_params(width)
+    assert [blocks[0].cout for blocks in plan_blocks(arch)] == [width, 2 * width, 4 * width]
+
+
+def test_sampled_networks_are_at_most_64_wide():
+    widths = {space.sample(seed=seed)["width"] for seed in range(300)}
+    assert widths == set(WIDTHS)
+    assert max(widths) == 64

@@ -27,8 +27,12 @@ KINDS = ("residual", "inverted", "convnext")
 # A residual block with a kernel of 7 would have more weights than all other blocks together.
 KERNELS = {"residual": (3, 5), "inverted": (3, 5, 7), "convnext": (3, 5, 7)}
 EXPANSIONS = {"inverted": (2, 4, 6), "convnext": (2, 4)}
-DEPTHS = (1, 2, 3, 4)
-WIDTHS = (8, 12, 16, 24, 32, 48, 64)
+DEPTHS = (1, 2, 3, 4, 5)
+# The first width, from which the widths of all stages follow. Steps are small, so that a network
+# can come close to a limit.
+WIDTHS = (8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 36, 40, 44, 48, 56, 64)
+# Only for limits that leave room for them: they would make a search without limits slow.
+LARGE_WIDTHS = (72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384)
 # Width of a stage divided by the width of the stage before.
 GROWTHS = (1.0, 1.5, 2.0)
 STRIDES = (1, 2)
@@ -143,7 +147,12 @@ def plan_blocks(arch: Arch) -> list[list[BlockPlan]]:
 
 
 def _compute_width(arch: Arch, stage: int) -> int:
-    """Return the width of a stage: the first width times all growths, a multiple of 4."""
+    """Return the width of a stage: the first width times all growths, rounded to a multiple of 4.
+
+    The first stage has exactly the first width.
+    """
+    if stage == 0:
+        return int(arch["width"])
     width = float(arch["width"])
     for earlier in range(1, stage + 1):
         width *= float(arch[f"growth{earlier}"])
@@ -236,12 +245,14 @@ def convnet(choose: Choose, task: Task) -> NetworkBuilder:
     """Stages of residual, inverted residual or ConvNeXt blocks for pictures of 16 to 384 pixels."""
     genes: list[tuple[str, Choice]] = []
 
-    def choose_gene(name: str, options: tuple[Choice, ...]) -> Choice:
-        value: Choice = choose(name, options)
+    def choose_gene(
+        name: str, options: tuple[Choice, ...], also: tuple[Choice, ...] = ()
+    ) -> Choice:
+        value: Choice = choose(name, options, also)
         genes.append((name, value))
         return value
 
-    choose_gene("width", WIDTHS)
+    choose_gene("width", WIDTHS, LARGE_WIDTHS)
     stages = int(choose_gene("stages", STAGES))
     for stage in range(stages):
         if stage > 0:
