@@ -65,11 +65,59 @@ def test_the_detector_runs_the_training_mode_and_changes_nothing():
     )
 
 
-def test_rows_and_networks_on_a_cpu_keep_their_memory_format():
-    assert (
-        choose_memory_format(nn.Identity(), Batch(torch.zeros(2, 3, 4, 4), torch.zeros(2)))
-        == torch.contiguous_format
+def test_images_on_a_cpu_are_channels_last_unless_average_pools_overlap():
+    images = Batch(torch.zeros(2, 3, 4, 4), torch.zeros(2))
+    assert choose_memory_format(nn.Identity(), images) == torch.channels_last
+    assert choose_memory_format(nn.AvgPool2d(2), images) == torch.channels_last
+    assert choose_memory_format(nn.AvgPool2d(3, 1), images) == torch.contiguous_format
+    vectors = Batch(torch.zeros(2, 3), torch.zeros(2))
+    assert choose_memory_format(nn.Identity(), vectors) == torch.contiguous_format
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(8, 16, 3, stride=2, padding=1),
+        nn.Conv2d(8, 8, 5, padding=2, groups=8),
+        nn.Conv2d(8, 8, 3, padding=2, dilation=2),
+        nn.Conv2d(8, 32, 1),
+        nn.BatchNorm2d(8),
+        nn.GroupNorm(2, 8),
+        nn.AvgPool2d(2),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        nn.AdaptiveAvgPool2d(3),
+        nn.Hardswish(),
+    ],
+    ids=str,
+)
+def test_gradients_on_a_cpu_do_not_depend_on_the_memory_format(layer):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(4, 8, 9, 9, generator=generator)
+    output_gradient = torch.randn(layer(images).shape, generator=generator)
+    gradients = []
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        layer.to(memory_format=memory_format)
+        inputs = images.clone(memory_format=memory_format).requires_grad_()
+        outputs = layer(inputs)
+        gradients.append(
+            torch.autograd.grad(outputs, [inputs, *layer.parameters()], output_gradient)
+        )
+    for contiguous, channels_last in zip(*gradients, strict=True):
+        torch.testing.assert_close(channels_last, contiguous, rtol=1e-5, atol=1e-4)
+
+
+def test_a_trained_network_has_the_usual_memory_format(tmp_path: Path):
+    """A network of two channels, because one channel is contiguous in both formats."""
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3), nn.Flatten(), nn.Linear(8, 3)
     )
+    data = write_archive(tmp_path)
+    result = train_toy(tmp_path / "a", data, "quick(epochs=1,batch=10)", what=net)
+    for tensor in get_weights(result).values():
+        assert tensor.is_contiguous()
+
+
+def test_rows_have_no_memory_format_and_images_get_the_format():
     rows = torch.zeros(4, 3).t()
     assert apply_memory_format(rows, torch.channels_last) is rows
     images = torch.zeros(2, 4, 4, 3).permute(0, 3, 1, 2)

@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import torch
 from PIL import Image
 from torch import Tensor
 
@@ -59,6 +60,9 @@ def evaluate_training(
     evaluation = evaluate_network(
         model, loader.iterate_evaluation_batches(), training.task, training.memory_format
     )
+    # The caller gets a network in the usual memory format, as if it were read from the file. With
+    # channels last, a CPU rounds differently.
+    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     if isinstance(evaluation, ClickMetrics):
         metrics = _describe_clicks(evaluation)
     else:

@@ -28,12 +28,14 @@ from untrained.training.evaluation import (
     evaluate_network,
     get_selection_metric,
 )
+from untrained.training.memory import keep_freed_memory
 from untrained.training.network import (
     DropPathSchedule,
     check_network_fits,
     choose_memory_format,
     make_loss,
     make_optimiser,
+    supports_bfloat16,
 )
 from untrained.training.recipes import Recipe
 from untrained.training.result import TrainingKey
@@ -64,6 +66,7 @@ class Training:
         parts: Mapping[str, Part],
         process: TrainingProcess,
         seed: int,
+        select: bool = True,
     ) -> None:
         """Prepare the first step.
 
@@ -74,16 +77,22 @@ class Training:
             parts: The train and the validation part. They may be smaller than those of `source`.
             process: This process, which trains alone or with others.
             seed: Seed of order, augmentation and dropout.
+            select: Whether to evaluate after every epoch and keep the best weights. If not, the
+                validation part is not read, and the result is `final_model`.
 
         Raises:
             UsageError: The network does not fit the data, or cannot be trained.
         """
         self.model = model
+        self.select = select
         self.recipe = recipe
         self.process = process
         self.seed = seed
         self.task = source.task
         self.device = process.device
+        self.use_bfloat16 = recipe.bf16 and supports_bfloat16(self.device)
+        if torch.device(self.device).type == "cpu":
+            keep_freed_memory()
         sample = source.batch(2, seed).to(self.device)
         check_network_fits(model, sample, self.task)
         self.memory_format = choose_memory_format(model, sample)
@@ -200,8 +209,7 @@ class Training:
     def compute_gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Compute the loss of a batch, and leave its gradients in the parameters."""
         device_type = torch.device(self.device).type
-        use_bfloat16 = self.recipe.bf16 and device_type == "cuda"
-        with torch.autocast(device_type, torch.bfloat16, enabled=use_bfloat16):
+        with torch.autocast(device_type, torch.bfloat16, enabled=self.use_bfloat16):
             loss = self.compute_loss(self.wrapped_model(inputs), targets)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -240,12 +248,15 @@ class Training:
         # Reading the loss has synchronised the device, so the time includes all its work.
         self.epoch_seconds += perf_counter() - start
         self.epoch_samples += steps * self.train_loader.batch_size
-        candidate = self.evaluate_epoch(epoch)
         row = {
             "epoch": epoch + 1,
             "rate": self.recipe.rate_at(self.step - 1, self.steps_per_epoch),
             "loss": loss,
         }
+        if not self.select:
+            self.curve.append(row)
+            return
+        candidate = self.evaluate_epoch(epoch)
         for name in ("loss", "accuracy", "auc"):
             if name in candidate.metrics:
                 row[f"val_{name}"] = candidate.metrics[name]
@@ -253,6 +264,13 @@ class Training:
         # The later of two equally good epochs is kept.
         if self.best is None or self._get_quality(candidate) >= self._get_quality(self.best):
             self.best = candidate
+
+    @property
+    def final_model(self) -> nn.Module:
+        """The network at the end of a training without selection: its moving average, if any."""
+        if self.average:
+            return self.average.model
+        return self.model
 
     def _get_quality(self, candidate: BestWeights) -> float:
         """Return the selection metric of some weights, with the sign for which higher is better."""

@@ -53,7 +53,7 @@ class Recipe:
         auxiliary: Weight of the loss of an auxiliary tower, if the network has one.
         growing_drop_path: Whether the drop-path rate grows from zero to the rate of the network.
         average: Decay of the moving average of the weights; 0 for none.
-        bf16: Whether a GPU computes in bfloat16.
+        bf16: Whether training computes in bfloat16, on a GPU or a CPU with instructions for it.
         graphs: Whether a GPU records a step as a CUDA graph and replays it (`cuda_graph.py`).
         space_options: Options of the space that make the published network. They are used if the
             space has them and the user has not set them.
