@@ -240,7 +240,7 @@ def score_archs(
         task,
         samples.draw_largest_batches(),
         options.device,
-        networks_per_pass=size,
+        networks_per_batch=size,
     )
     with open_executor(setup, ComputeConfig(workers=workers), len(archs)) as executor:
         evaluate = ProxyEvaluator(samples, proxies, executor, options.device)

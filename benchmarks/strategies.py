@@ -26,7 +26,6 @@ from untrained.engine.executors.base import IndexedRecords, InlineExecutor, Work
 from untrained.engine.threads import use_threads
 from untrained.engine.worker import RequestGroup
 from untrained.proxies import load_proxy
-from untrained.runs.question import fingerprint_question
 from untrained.runs.store import Store
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
@@ -107,8 +106,8 @@ class InstantExecutor:
     workers: int = 1
     networks: int = 0
 
-    def map(self, questions: Iterable[RequestGroup]) -> Iterator[IndexedRecords]:
-        for place, requests in enumerate(questions):
+    def map(self, groups: Iterable[RequestGroup]) -> Iterator[IndexedRecords]:
+        for place, requests in enumerate(groups):
             self.networks += 1
             score = crc32(str(requests[0].arch).encode()) % 1009
             yield place, [Record(request, float(score + k)) for k, request in enumerate(requests)]
@@ -155,9 +154,8 @@ def measure_driver(name: str, strategy: str, limits: dict[str, str], count: int)
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "scores.sqlite")) as store:
         start = perf_counter()
         setup.stages.connect(executor, store)
-        question = fingerprint_question({}, [count], setup.stages.list_requests())
-        setup.stages.run(setup.strategy, setup.budget, question)
-        store.read_question(question)
+        setup.stages.run(setup.strategy, setup.budget, "benchmark")
+        store.read_search("benchmark")
         seconds = perf_counter() - start
     networks = executor.networks
     return DriverCost(seconds / networks, setup.limits.space.rejected.total() / networks)

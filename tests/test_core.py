@@ -263,7 +263,7 @@ def test_a_request_and_its_record_have_the_same_key():
         device="cuda",
         code="c0de",
         torch="2.8.0+cu128",
-        networks_per_pass=64,
+        networks_per_batch=64,
     )
     records = [
         Record.of(request, 0.5, note="n"),
@@ -286,7 +286,7 @@ def test_a_request_and_its_record_have_the_same_key():
         seed=3,
         code="c0de",
         torch="2.8.0+cu128",
-        networks_per_pass=64,
+        networks_per_batch=64,
     )
 
 

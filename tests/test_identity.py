@@ -319,7 +319,7 @@ def test_networks_measured_together_have_records_of_their_own(project: Path):
     for networks_per_batch in (1, 2, 2, 1):
         score_space(project, "./mine.py:mynet", networks_per_batch=networks_per_batch)
     with Store(project / "scores.sqlite", read_only=True) as store:
-        assert [record.request.networks_per_pass for record in store] == [1, 1, 2, 2]
+        assert [record.request.networks_per_batch for record in store] == [1, 1, 2, 2]
     # A time limit scores one network at a time.
     score_space(project, "./mine.py:mynet", networks_per_batch=2, time_limit="1m")
     assert count_records(project / "scores.sqlite") == 4

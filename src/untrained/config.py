@@ -27,6 +27,8 @@ from untrained.workers import check_workers
 DEFAULT_DATA = "digits"  # ranks best of what needs no files: docs/results/dextr-nasbench201.md
 DEFAULT_PROXY = "consensus"  # compared with others in docs/results/consensus.md
 DEFAULT_BUDGET = 100  # architectures
+# Time of a whole search, with its contest and the training of the winner.
+EFFORTS = {"quick": "15m", "normal": "1h", "thorough": "4h"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class ComputeConfig:
         return parse_duration(self.time_limit)
 
     @property
-    def networks_per_pass(self) -> int:
+    def effective_networks_per_batch(self) -> int:
         """Number of networks that a worker measures in one pass, with the time limit considered.
 
         With a time limit it is 1: in a pass of several networks, it is unknown which one is slow.
@@ -222,7 +224,9 @@ class SearchConfig:
         data_root: Folder of data sets; None for the default.
         input_size: Side of the square images that networks see; None for that of the space.
         budget: Number of architectures to score; None for 100 if nothing else ends the search.
-        time: Stop after this time: "10m".
+        time: Time for everything: scoring, the contest and the training of the winner: "30m".
+        effort: "quick", "normal" or "thorough", for the times of `EFFORTS`; empty for no limit.
+            `time` takes precedence.
         stable: Stop when the best `top` architectures have not changed during this many new ones.
         top: Number of best architectures that `stable` compares.
         screen: Cheap proxies that select the architectures to score with `proxy`.
@@ -252,6 +256,7 @@ class SearchConfig:
     input_size: int | None = None
     budget: int | None = None
     time: str | None = None
+    effort: str = ""
     stable: int | None = None
     top: int = 10
     screen: str = ""
@@ -274,6 +279,8 @@ class SearchConfig:
         parse_seed(self.seed, parse_count(self.seeds, "seeds"))
         if self.time is not None:
             parse_duration(self.time)
+        if self.effort and self.effort not in EFFORTS:
+            raise unknown_name_error("effort", self.effort, EFFORTS)
         # The dataclass is frozen, so normalised values are set with `object.__setattr__`.
         if self.run is not None:
             object.__setattr__(self, "run", parse_path(self.run, "run"))
@@ -283,10 +290,12 @@ class SearchConfig:
 
     @property
     def time_seconds(self) -> float | None:
-        """The time after which the search stops, in seconds, or None if there is no such time."""
-        if self.time is None:
-            return None
-        return parse_duration(self.time)
+        """The time for the whole search in seconds; None if there is no limit."""
+        if self.time is not None:
+            return parse_duration(self.time)
+        if self.effort:
+            return parse_duration(EFFORTS[self.effort])
+        return None
 
     @property
     def score_name(self) -> str:
@@ -306,7 +315,7 @@ class SearchConfig:
             names.append(str(option))
         return [name for name in names if fingerprint_user_code(name)]
 
-    def describe_question(self) -> dict[str, object]:
+    def describe_search(self) -> dict[str, object]:
         """Return the settings that decide which records a search requests.
 
         Settings that only decide when it stops are left out. Two searches with equal descriptions

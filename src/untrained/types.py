@@ -174,7 +174,7 @@ class ScoreKey:
     seed: int
     code: str
     torch: str
-    networks_per_pass: int
+    networks_per_batch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class ScoreRequest:
         device: Device on which the network is measured.
         code: Fingerprint of the user's code that builds the network; empty for our own spaces.
         torch: Version of torch.
-        networks_per_pass: How many networks are measured in the same kernels. Values of several
+        networks_per_batch: How many networks are measured in the same kernels. Values of several
             networks differ from those of one in the last digits, which a proxy may amplify.
     """
 
@@ -206,7 +206,7 @@ class ScoreRequest:
     device: str = "cpu"
     code: str = ""
     torch: str = field(default_factory=read_torch_version)
-    networks_per_pass: int = 1
+    networks_per_batch: int = 1
 
     @property
     def key(self) -> ScoreKey:
@@ -223,7 +223,7 @@ class ScoreRequest:
             seed=self.seed,
             code=self.code,
             torch=self.torch,
-            networks_per_pass=self.networks_per_pass,
+            networks_per_batch=self.networks_per_batch,
         )
 
 
@@ -345,7 +345,7 @@ class Record:
             "seed": self.seed,
             "code": self.request.code,
             "torch": self.request.torch,
-            "networks_per_pass": self.request.networks_per_pass,
+            "networks_per_batch": self.request.networks_per_batch,
             "value": self.value,
             "error": str(self.error) if self.error else None,
             "note": self.note,

@@ -85,7 +85,7 @@ def list_archs(kinds: Sequence[str], max_depth: int = 3) -> list[Arch]:
 def score_archs(
     space: Space,
     archs: Sequence[Arch],
-    networks_per_pass: int,
+    networks_per_batch: int,
     proxies: Sequence[str | Proxy] = ("dextr",),
     task: Task = TASK,
 ) -> tuple[list[Record], InlineExecutor]:
@@ -97,7 +97,7 @@ def score_archs(
         loaded,
         task.loss,
         batches.draw_largest_batches(),
-        networks_per_pass=networks_per_pass,
+        networks_per_batch=networks_per_batch,
     )
     executor = InlineExecutor(worker)
     records: list[Record] = []
@@ -284,11 +284,11 @@ def test_a_time_limit_measures_one_network_at_a_time():
     proxies = [load_proxy("params")]
     batches = SeedBatches.for_proxies(load_data("noise", TASK), proxies, (0,))
     setup = make_worker_setup("nasbench201", proxies, batches, ComputeConfig(networks_per_batch=9))
-    assert setup.networks_per_pass == 9
+    assert setup.networks_per_batch == 9
     compute = ComputeConfig(workers=1, time_limit="60s", networks_per_batch=9)
-    assert compute.networks_per_pass == 1
+    assert compute.effective_networks_per_batch == 1
     with open_executor(setup, compute) as executor:
-        assert executor.networks_per_pass == 1  # type: ignore[attr-defined]
+        assert executor.networks_per_batch == 1  # type: ignore[attr-defined]
 
 
 def test_a_pass_fills_a_fraction_of_the_free_memory_that_workers_divide(monkeypatch):

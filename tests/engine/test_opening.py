@@ -30,12 +30,12 @@ class FakePool:
         backend: tuple[Any, ...],
         workers: int,
         time_limit: float | None,
-        networks_per_pass: int,
+        networks_per_batch: int,
     ) -> None:
         self.backend = backend
         self.workers = workers
         self.time_limit = time_limit
-        self.networks_per_pass = networks_per_pass
+        self.networks_per_batch = networks_per_batch
         self.closed = False
         self.opened.append(self)
 

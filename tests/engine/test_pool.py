@@ -43,10 +43,10 @@ def open_pool(monkeypatch):
         backend: ScriptedBackend,
         workers: int = 2,
         time_limit: float | None = None,
-        networks_per_pass: int = 1,
+        networks_per_batch: int = 1,
     ) -> PoolExecutor:
         monkeypatch.setattr(pool_module, "perf_counter", lambda: backend.now)
-        return PoolExecutor(backend, workers, time_limit, networks_per_pass)
+        return PoolExecutor(backend, workers, time_limit, networks_per_batch)
 
     return open_with_clock
 
@@ -382,7 +382,7 @@ def test_only_the_responsible_network_fails_if_a_worker_dies_in_a_pass(open_pool
             portions.append([get_number(requests) for requests in groups])
             super().send_groups(worker, groups)
 
-    pool = open_pool(NotingBackend(actions={5: ["die"] * 9}), 2, networks_per_pass=8)
+    pool = open_pool(NotingBackend(actions={5: ["die"] * 9}), 2, networks_per_batch=8)
     expected = expect_values([*range(40)]) | {5: Failure("crashed", DEATH_REASON)}
     assert score_numbers(pool, [*range(40)]) == expected
     assert sum(cost.deaths for cost in pool.costs()) == 1 + MAX_CRASHES
@@ -392,7 +392,7 @@ def test_only_the_responsible_network_fails_if_a_worker_dies_in_a_pass(open_pool
 
 def test_a_few_groups_are_divided_among_all_workers(open_pool):
     backend = ScriptedBackend()
-    pool = open_pool(backend, 4, networks_per_pass=64)
+    pool = open_pool(backend, 4, networks_per_batch=64)
     results = pool.map([make_group(number) for number in range(16)])
     assert {index for index, _ in results} == set(range(16))
     assert {worker for _, worker in backend.begun} == {0, 1, 2, 3}
@@ -415,7 +415,7 @@ def test_a_worker_is_sent_whole_passes(open_pool):
 
     sizes: list[int] = []
     backend = NotingBackend(prompt=True)
-    pool = open_pool(backend, 2, networks_per_pass=8)
+    pool = open_pool(backend, 2, networks_per_batch=8)
     indices = sorted(index for index, _ in pool.map([make_group(i) for i in range(80)]))
     assert indices == list(range(80))
     assert set(sizes) <= {8, 16}

@@ -92,7 +92,7 @@ def test_a_store_of_version_1_is_upgraded_with_all_records_in_their_order(tmp_pa
             assert {str(r.arch) for r in store} == {"net 1", "net 2", "net 3"}
     db = sqlite3.connect(tmp_path / "s.sqlite")
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert tables == {"archs", "settings", "records", "questions", "question_records"}
+    assert tables == {"archs", "settings", "records", "searches", "search_records"}
     assert db.execute("PRAGMA user_version").fetchone() == (_schema.VERSION,)
     assert db.execute("SELECT count(*) FROM archs").fetchone() == (6,)
     assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -230,6 +230,78 @@ def test_a_store_of_version_2_is_upgraded_and_gets_the_columns_of_today(tmp_path
     assert remove_spaces(db.execute(schema)) == remove_spaces(fresh.execute(schema)), (
         "the schema is that of a new store"
     )
+    db.close()
+    fresh.close()
+
+
+VERSION_3 = """
+CREATE TABLE archs (
+    id INTEGER PRIMARY KEY, space TEXT NOT NULL, arch TEXT NOT NULL, genes TEXT NOT NULL, UNIQUE (space, arch)
+);
+CREATE TABLE settings (
+    id INTEGER PRIMARY KEY, measure TEXT NOT NULL, task TEXT NOT NULL, data TEXT NOT NULL, init TEXT NOT NULL,
+    dtype TEXT NOT NULL, device TEXT NOT NULL, seed INTEGER NOT NULL, code TEXT NOT NULL DEFAULT '',
+    torch TEXT NOT NULL DEFAULT '', networks_per_pass INTEGER NOT NULL DEFAULT 1,
+    UNIQUE (measure, task, data, init, dtype, device, seed, code, torch, networks_per_pass)
+);
+CREATE TABLE records (
+    id INTEGER PRIMARY KEY, arch_id INTEGER NOT NULL REFERENCES archs, setting_id INTEGER NOT NULL REFERENCES settings,
+    value REAL, error TEXT, detail TEXT, trace TEXT, note TEXT NOT NULL,
+    build_seconds REAL NOT NULL, transfer_seconds REAL NOT NULL, measure_seconds REAL NOT NULL, peak_bytes INTEGER,
+    CHECK ((value IS NULL) != (error IS NULL)),
+    UNIQUE (arch_id, setting_id)
+);
+CREATE VIEW flat AS SELECT space, arch, measure, task, data, init, dtype, device, seed, code, torch,
+    networks_per_pass, genes, value, error, detail,
+    trace, note, build_seconds, transfer_seconds, measure_seconds, peak_bytes, records.id AS place
+    FROM records JOIN archs ON archs.id = arch_id JOIN settings ON settings.id = setting_id;
+CREATE TABLE questions (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE question_records (
+    id INTEGER PRIMARY KEY, question_id INTEGER NOT NULL REFERENCES questions,
+    record_id INTEGER NOT NULL REFERENCES records, UNIQUE (question_id, record_id)
+);
+PRAGMA application_id = 1970173042;
+PRAGMA user_version = 3;
+INSERT INTO archs VALUES (4, 'tiny', 'net 1', '[["width", 1]]'), (7, 'tiny', 'net 2', '[["width", 2]]');
+INSERT INTO settings VALUES
+    (2, 'dextr@1', '["noise", [3, 8, 8], 4, "cross_entropy"]', 'd', 'fresh', 'float32', 'cpu', 0, 'c', '2.9', 64),
+    (5, 'dextr@1', '["noise", [3, 8, 8], 4, "cross_entropy"]', 'd', 'fresh', 'float32', 'cpu', 1, '', '', 1);
+INSERT INTO records VALUES
+    (1, 7, 2, 0.5, NULL, NULL, NULL, '', 0.1, 0.2, 0.3, 1024),
+    (3, 4, 5, NULL, 'nan', 'why', 'line', '', 0.1, 0.0, 0.3, NULL),
+    (6, 4, 2, 1.5, NULL, NULL, NULL, '', 0.1, 0.2, 0.3, NULL);
+INSERT INTO questions VALUES (3, 'one'), (8, 'two');
+INSERT INTO question_records VALUES (1, 3, 6), (2, 8, 3), (5, 3, 1);
+"""
+
+
+def test_a_store_of_version_3_keeps_its_records_and_their_order_in_each_search(tmp_path):
+    path = tmp_path / "s.sqlite"
+    db = sqlite3.connect(path)
+    db.executescript(VERSION_3)
+    db.close()
+    for _ in range(2):  # upgraded, and then opened again
+        with Store(path) as store:
+            first, second, third = store
+            assert (first.value, second.error, third.value) == (
+                0.5,
+                Failure("nan", "why", "line"),
+                1.5,
+            )
+            assert [str(record.arch) for record in store] == ["net 2", "net 1", "net 1"]
+            assert [record.request.networks_per_batch for record in store] == [64, 1, 64]
+            assert [record.request.torch for record in store] == ["2.9", "", "2.9"]
+            assert store.get(first.key) == first
+            assert store.read_search("one") == [third, first]
+            assert store.read_search("two") == [second]
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    with Store(tmp_path / "new.sqlite"):
+        pass
+    fresh = sqlite3.connect(tmp_path / "new.sqlite")
+    schema = "SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL ORDER BY name"
+    assert remove_spaces(db.execute(schema)) == remove_spaces(fresh.execute(schema))
     db.close()
     fresh.close()
 

@@ -247,6 +247,6 @@ def test_a_smaller_screened_search_ranks_its_own_survivors(project):
 def test_a_run_of_an_earlier_version_owns_all_records_of_its_store(project):
     whole = search_response(budget=9)
     facts = json.loads(Path("run/run.json").read_text())
-    del facts["question"]
+    del facts["search_key"]
     Path("run/run.json").write_text(json.dumps(facts))
     assert set(name_winners().values()) == {str(whole.best)}

@@ -272,9 +272,15 @@ def test_the_cost_of_a_run_is_the_sum_of_the_costs_of_its_records(run_folder):
     assert first.run.workers[0]["networks"] == 3
 
 
-def test_a_run_folder_of_an_earlier_version_is_refused(run_folder):
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"settings": {"space": "tiny"}, "measure": "params@1", "budget": 4},
+        {"config": {"space": "tiny", "beside": ""}, "measure": "params@1", "question": "0f0f"},
+    ],
+)
+def test_a_run_folder_of_an_earlier_version_is_refused(run_folder, facts):
     run_folder.mkdir()
-    facts = {"settings": {"space": "tiny"}, "measure": "params@1", "budget": 4}
     (run_folder / "run.json").write_text(json.dumps(facts))
     for read_again in (lambda: report(run_folder), lambda: search_tiny(run_folder, budget=1)):
         with pytest.raises(UsageError, match=r"run\.json was written by an earlier version"):

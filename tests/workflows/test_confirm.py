@@ -144,7 +144,7 @@ def test_the_highest_accuracy_wins_and_a_failed_training_has_no_value(tmp_path):
     assert confirmation.contrasts[0].difference == pytest.approx(90 - 92.5)
     confirmation.save(tmp_path)
     assert Confirmation.read(replace(make_run(), folder=tmp_path)) == confirmation
-    assert Confirmation.read(replace(make_run(), folder=tmp_path, question="another")) is None
+    assert Confirmation.read(replace(make_run(), folder=tmp_path, search_key="another")) is None
     assert Confirmation.read(replace(make_run(), folder=tmp_path / "elsewhere")) is None
 
 
@@ -288,10 +288,10 @@ def test_a_confirmation_uses_the_training_part_only_and_a_damaged_file_is_refuse
         load_data("digits", Task("", (1, 8, 8), 10)).parts["train"]
     )
     assert result.confirmed.samples == pytest.approx(0.7 * 1797, abs=10)
-    question = result.run.question
+    search_key = result.run.search_key
     for damaged in (
-        {"question": question, "groups": []},
-        {"question": question, "winner": 5},
+        {"search_key": search_key, "groups": []},
+        {"search_key": search_key, "winner": 5},
         [],
         "half",
     ):

@@ -45,7 +45,7 @@ class ProxyEvaluator:
         store: Where records are kept; None if they are not stored.
         init: Identity of the weights that networks are scored with.
         code: Fingerprint of the user's code that builds the networks.
-        networks_per_pass: Number of networks that the workers measure in one pass.
+        networks_per_batch: Number of networks that the workers measure in one pass.
         measured: Number of architectures that were measured because a record was missing.
     """
 
@@ -56,7 +56,7 @@ class ProxyEvaluator:
     store: Store | None = None
     init: str = FRESH
     code: str = ""
-    networks_per_pass: int = 1
+    networks_per_batch: int = 1
     measured: int = 0
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
@@ -113,7 +113,7 @@ class ProxyEvaluator:
                     init=self.init,
                     device=torch.device(self.device).type,
                     code=self.code,
-                    networks_per_pass=self.networks_per_pass,
+                    networks_per_batch=self.networks_per_batch,
                 )
                 requests.append(request)
         return requests

@@ -49,7 +49,7 @@ class Worker:
         batches: Samples by seed. A proxy that needs fewer samples uses the first ones.
         device: Where networks are measured.
         prepare_weights: Replaces the initial weights, if a request asks for trained weights.
-        networks_per_pass: Number of networks that are measured in one pass.
+        networks_per_batch: Number of networks that are measured in one pass.
         workers_per_device: Number of workers that share the memory of the device, including this.
         find_counts: Parameters and multiply-adds by formula, so that they need not be counted.
     """
@@ -60,7 +60,7 @@ class Worker:
     batches: Mapping[int, Batch]
     device: str = "cpu"
     prepare_weights: PrepareWeights | None = None
-    networks_per_pass: int = 1
+    networks_per_batch: int = 1
     workers_per_device: int = 1
     find_counts: CountsFunction = _return_no_counts
     # Samples are moved to the device once and stay there.
@@ -94,7 +94,7 @@ class Worker:
         Yields:
             The records of one network after the other, in the order of `groups`.
         """
-        if self.networks_per_pass > 1:
+        if self.networks_per_batch > 1:
             yield from self._get_batch_scorer().score_groups(groups)
             return
         for requests in groups:
@@ -129,7 +129,7 @@ class Worker:
             # Most runs measure one network per pass and never need this module.
             from untrained.engine.batched.batch_scorer import BatchScorer
 
-            self._batch_scorer = BatchScorer(self, self.networks_per_pass)
+            self._batch_scorer = BatchScorer(self, self.networks_per_batch)
         return self._batch_scorer
 
 

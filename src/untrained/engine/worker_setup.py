@@ -58,7 +58,7 @@ class WorkerSetup:
         batches: Samples by seed.
         device: Where networks are measured.
         weights: Trained weights; None to score networks at initialisation.
-        networks_per_pass: Number of networks that are measured in one pass, meant for a GPU.
+        networks_per_batch: Number of networks that are measured in one pass, meant for a GPU.
         workers_per_device: Number of workers that share the memory of a GPU.
         measures: Name and version of each proxy when the run began, to detect changed files.
     """
@@ -69,7 +69,7 @@ class WorkerSetup:
     batches: Mapping[int, Batch]
     device: str = "cpu"
     weights: WeightSource | None = None
-    networks_per_pass: int = 1
+    networks_per_batch: int = 1
     workers_per_device: int = 1
     measures: tuple[str, ...] = ()
 
@@ -103,7 +103,7 @@ class WorkerSetup:
             batches=self.batches,
             device=self.device,
             weights=self.weights,
-            networks_per_pass=self.networks_per_pass,
+            networks_per_batch=self.networks_per_batch,
             workers_per_device=self.workers_per_device,
         )
 
@@ -149,7 +149,7 @@ def make_worker_setup(
             batches=largest_batches,
             device=compute.device,
             weights=weights,
-            networks_per_pass=compute.networks_per_pass,
+            networks_per_batch=compute.effective_networks_per_batch,
             measures=tuple(proxy.measure for proxy in proxies),
         )
     return _make_worker(
@@ -159,7 +159,7 @@ def make_worker_setup(
         batches=largest_batches,
         device=compute.device,
         weights=weights,
-        networks_per_pass=compute.networks_per_pass,
+        networks_per_batch=compute.effective_networks_per_batch,
     )
 
 
@@ -170,7 +170,7 @@ def _make_worker(
     batches: Mapping[int, Batch],
     device: str,
     weights: WeightSource | None,
-    networks_per_pass: int,
+    networks_per_batch: int,
     workers_per_device: int = 1,
 ) -> Worker:
     prepare_weights = None
@@ -184,7 +184,7 @@ def _make_worker(
         batches=batches,
         device=device,
         prepare_weights=prepare_weights,
-        networks_per_pass=networks_per_pass,
+        networks_per_batch=networks_per_batch,
         workers_per_device=workers_per_device,
         find_counts=partial(space.counts, task=task),
     )

@@ -197,7 +197,7 @@ class Confirmation:
         data: Name of the data.
         seconds: Duration of all trainings.
         entries: For a table, the results of the winner and of hand-designed networks; else empty.
-        question: Identity of the ranking that was confirmed.
+        search_key: The key of the search whose ranking was confirmed.
     """
 
     winner: str
@@ -210,7 +210,7 @@ class Confirmation:
     data: str
     seconds: float
     entries: tuple[ReferenceResult, ...] = ()
-    question: str = ""
+    search_key: str = ""
 
     @property
     def sentences(self) -> tuple[str, ...]:

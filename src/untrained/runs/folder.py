@@ -7,7 +7,7 @@ that computes between its proposals adds `trace.json`, `belief.json` and `notes.
 import json
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +23,7 @@ from untrained.names import fingerprint_user_code
 from untrained.readers.json_file import parse_json
 from untrained.runs.step_log import StepLog
 from untrained.runs.store import has_records
+from untrained.types import ScoreRequest
 from untrained.version import __version__
 
 STORE = "records.sqlite"
@@ -31,6 +32,8 @@ RUN_FILE = "run.json"
 _MAX_NAME_BYTES = 240
 DEFAULT_CONFIRMATIONS = 5  # networks per group
 _PACKAGES = ("torch", "numpy")
+# Facts that only earlier versions wrote.
+_FORMER_FACTS = ("settings", "question")
 # Defaults, which are left out of the name of a default folder.
 _DEFAULT_WORDS = ("seed0", "x1", "cpu")
 
@@ -50,7 +53,8 @@ class RunFolder:
         code: Fingerprint of all user code that the search depends on.
         space_code: Fingerprint of the user code that defines the space.
         space_size: Number of architectures in the space, if it is known.
-        question: Fingerprint of the question of the run, see `runs/question.py`.
+        search_key: Fingerprint of everything that decides which records the ranking uses, see
+            `compute_search_key`.
         wall_seconds: Total time of all sessions.
         warm_up_seconds: The part of it that warmed up a supernet.
         strategy_seconds: The part of it that the strategy spent on its own steps.
@@ -72,7 +76,7 @@ class RunFolder:
     code: str = ""
     space_code: str = ""
     space_size: int | None = None
-    question: str = ""
+    search_key: str = ""
     wall_seconds: float = 0.0
     warm_up_seconds: float = 0.0
     strategy_seconds: float = 0.0
@@ -147,7 +151,7 @@ class RunFolder:
         if not (self.folder / RUN_FILE).exists():
             return self
         before = RunFolder.read(self.folder)
-        if self.describe_question() != before.describe_question():
+        if self.describe_search() != before.describe_search():
             if before.has_records():
                 changes = self.describe_changes(before)
                 raise UsageError(
@@ -162,23 +166,44 @@ class RunFolder:
             warm_up_seconds=before.warm_up_seconds,
             strategy_seconds=before.strategy_seconds,
             workers=before.workers,
-            # The new question is known only after the warm-up, which may take long.
-            question=before.question,
+            # The new search key is known only after the warm-up, which may take long.
+            search_key=before.search_key,
         )
 
-    def describe_question(self) -> dict[str, object]:
+    def describe_search(self) -> dict[str, object]:
         """Return everything that decides which records the run needs, except its budget."""
-        description = self.config.describe_question()
+        description = self.config.describe_search()
         # Additional proxies change the search only if the strategy weighs them.
         description["objectives"] = self.config.beside if self.objectives else ""
         description["code"] = self.code
         return description
 
+    def compute_search_key(self, requests: Iterable[ScoreRequest]) -> str:
+        """Return a fingerprint of everything that decides which records the ranking uses.
+
+        The store may hold other records too: it is kept when the budget or the content of the data
+        changes, and other stores can be merged into it. So it lists the records of each key.
+
+        Args:
+            requests: The requests for one architecture, which identify proxies, data and weights.
+
+        Returns:
+            Sixteen hexadecimal digits.
+        """
+        config = self.config
+        top = None
+        if config.stable:
+            top = config.top
+        stops = [config.budget, config.time, config.stable, top, config.confirm]
+        keys = [astuple(request.key) for request in requests]
+        text = json.dumps([self.describe_search(), stops, keys], sort_keys=True)
+        return sha256(text.encode()).hexdigest()[:16]
+
     def describe_changes(self, before: "RunFolder") -> str:
         """Describe how an earlier run differs, such as "seed 3 (now 0)"."""
-        old = before.describe_question()
+        old = before.describe_search()
         changes = []
-        for name, value in self.describe_question().items():
+        for name, value in self.describe_search().items():
             if value != old[name] and name != "code":
                 changes.append(f"{name} {old[name]!r} (now {value!r})")
         # Different files have different names, which are listed above.
@@ -236,16 +261,23 @@ class RunFolder:
         """Whether the search ended before its budget was spent."""
         return self.ended in ("interrupted", "time")
 
-    def describe_end(self) -> str:
-        """Return why the last session ended early; an empty string if it finished."""
+    def describe_end(self, has_best: bool = True) -> str:
+        """Return why the last session ended early; an empty string if it finished.
+
+        Args:
+            has_best: Whether an architecture was ranked. A search that was stopped during its
+                reference sample has none yet.
+        """
         config = self.config
+        kept = "the best so far is kept"
+        if not has_best:
+            kept = "what was measured is kept"
         sentences = {
-            "time": f"Stopped after {config.time}: the best so far is kept, and the same command "
-            "resumes.",
+            "time": f"Stopped after {config.time}: {kept}, and the same command resumes.",
             "stable": f"Stopped because the best {config.top} have not changed for {config.stable} "
             "new architectures.",
             "exhausted": "There are no more architectures to score.",
-            "interrupted": "Stopped by Ctrl-C: the best so far is kept, and the same command resumes.",
+            "interrupted": f"Stopped by Ctrl-C: {kept}, and the same command resumes.",
         }
         return sentences.get(self.ended, "")
 
@@ -330,7 +362,7 @@ class RunFolder:
             )
         try:
             facts: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
-            is_outdated = "config" not in facts and "settings" in facts
+            is_outdated = any(name in facts for name in _FORMER_FACTS)
             # A later version may have added facts.
             arguments = {name: facts[name] for name in facts if name in cls.__dataclass_fields__}
             arguments["folder"] = Path(folder)

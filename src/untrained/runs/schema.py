@@ -5,14 +5,16 @@ bytes. The view `flat` is for other programs: it has one row per record, with na
 """
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
 
-VERSION = 3
+VERSION = 4
 # "untr", in the header of every store. Earlier versions did not write it.
 APPLICATION_ID = 0x756E7472
 _SETTING_OF_VERSION_2 = ("measure", "task", "data", "init", "dtype", "device", "seed")
-SETTING = (*_SETTING_OF_VERSION_2, "code", "torch", "networks_per_pass")
+_SETTING_OF_VERSION_3 = (*_SETTING_OF_VERSION_2, "code", "torch", "networks_per_pass")
+SETTING = (*_SETTING_OF_VERSION_2, "code", "torch", "networks_per_batch")
 KEY = ("space", "arch", *SETTING)
 COSTS = ("build_seconds", "transfer_seconds", "measure_seconds", "peak_bytes")
 OUTCOME = ("value", "error", "detail", "trace", "note", *COSTS)
@@ -24,7 +26,7 @@ ROWS = f"""
     SELECT {", ".join(COLUMNS)}, records.id AS place
     FROM records JOIN archs ON archs.id = arch_id JOIN settings ON settings.id = setting_id
 """
-# Earlier versions did not have the last three columns. Their records get an empty torch version,
+# Versions 1 and 2 did not have the last three columns. Their records get an empty torch version,
 # which no request has: they are kept and shown, but measured again when a run needs them.
 _SETTINGS = f"""
 CREATE TABLE settings (
@@ -38,7 +40,7 @@ CREATE TABLE settings (
     seed INTEGER NOT NULL,
     code TEXT NOT NULL DEFAULT '',
     torch TEXT NOT NULL DEFAULT '',
-    networks_per_pass INTEGER NOT NULL DEFAULT 1,
+    networks_per_batch INTEGER NOT NULL DEFAULT 1,
     UNIQUE ({", ".join(SETTING)})
 )
 """
@@ -69,15 +71,15 @@ CREATE TABLE records (
 );
 CREATE VIEW flat AS {ROWS};
 """
-# The records of each question in order (see `runs/question.py`). A store may hold others too: of
-# larger budgets, of other data or of other runs.
-_QUESTIONS = """
-CREATE TABLE questions (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE question_records (
+# The records of each search in order (see `RunFolder.compute_search_key`). A store may hold others
+# too: of larger budgets, of other data or of other runs.
+_SEARCHES = """
+CREATE TABLE searches (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE);
+CREATE TABLE search_records (
     id INTEGER PRIMARY KEY,
-    question_id INTEGER NOT NULL REFERENCES questions,
+    search_id INTEGER NOT NULL REFERENCES searches,
     record_id INTEGER NOT NULL REFERENCES records,
-    UNIQUE (question_id, record_id)
+    UNIQUE (search_id, record_id)
 );
 """
 
@@ -85,11 +87,11 @@ CREATE TABLE question_records (
 def _create_tables(db: sqlite3.Connection) -> None:
     for statement in _TABLES.split(";"):
         db.execute(statement)
-    _create_question_tables(db)
+    _create_search_tables(db)
 
 
-def _create_question_tables(db: sqlite3.Connection) -> None:
-    for statement in _QUESTIONS.split(";"):
+def _create_search_tables(db: sqlite3.Connection) -> None:
+    for statement in _SEARCHES.split(";"):
         db.execute(statement)
 
 
@@ -115,23 +117,44 @@ def _migrate_from_1(db: sqlite3.Connection) -> None:
 
 
 def _migrate_from_2(db: sqlite3.Connection) -> None:
-    """Add the last three columns of `SETTING` and the question tables, which version 2 lacks."""
-    settings = ", ".join(_SETTING_OF_VERSION_2)
+    """Add the last three columns of `SETTING` and the tables of searches, which version 2 lacks."""
+    _replace_settings(db, _SETTING_OF_VERSION_2, _SETTING_OF_VERSION_2)
+    _create_search_tables(db)
+
+
+def _migrate_from_3(db: sqlite3.Connection) -> None:
+    """Rename the tables of searches, which were called questions, and one column of `SETTING`."""
+    _replace_settings(db, _SETTING_OF_VERSION_3, SETTING)
+    _create_search_tables(db)
+    db.execute("INSERT INTO searches (id, key) SELECT id, name FROM questions ORDER BY id")
+    db.execute(
+        "INSERT INTO search_records (id, search_id, record_id) "
+        "SELECT id, question_id, record_id FROM question_records ORDER BY id"
+    )
+    db.execute("DROP TABLE question_records")
+    db.execute("DROP TABLE questions")
+
+
+def _replace_settings(
+    db: sqlite3.Connection, old_columns: Sequence[str], new_columns: Sequence[str]
+) -> None:
+    """Replace the table of settings by today's, and copy these columns of the old one."""
+    old_names = ", ".join(old_columns)
+    new_names = ", ".join(new_columns)
     db.execute("DROP VIEW flat")
     # Renaming a table would also rename the references to it, so it is copied.
     db.execute("CREATE TABLE former AS SELECT * FROM settings")
     db.execute("DROP TABLE settings")
     db.execute(_SETTINGS)
     db.execute(
-        f"INSERT INTO settings (id, {settings}) SELECT id, {settings} FROM former ORDER BY id"
+        f"INSERT INTO settings (id, {new_names}) SELECT id, {old_names} FROM former ORDER BY id"
     )
     db.execute("DROP TABLE former")
     db.execute(f"CREATE VIEW flat AS {ROWS}")
-    _create_question_tables(db)
 
 
 # The migration from each version to the current one. Version 0 is an empty file.
-MIGRATIONS = {0: _create_tables, 1: _migrate_from_1, 2: _migrate_from_2}
+MIGRATIONS = {0: _create_tables, 1: _migrate_from_1, 2: _migrate_from_2, 3: _migrate_from_3}
 
 
 def find_foreign_entry(db: sqlite3.Connection, version: int) -> str:
@@ -188,6 +211,10 @@ def _split_columns(text: str) -> frozenset[str]:
 
 
 # The tables of earlier versions. These never change.
+_RECORD_COLUMNS = _split_columns(
+    "id arch_id setting_id value error detail trace note "
+    "build_seconds transfer_seconds measure_seconds peak_bytes"
+)
 _EARLIER_VERSIONS: dict[int, _Entries] = {
     1: {
         "records": (
@@ -200,14 +227,16 @@ _EARLIER_VERSIONS: dict[int, _Entries] = {
     },
     2: {
         "archs": ("table", _split_columns("id space arch genes")),
-        "settings": ("table", _split_columns("id measure task data init dtype device seed")),
-        "records": (
-            "table",
-            _split_columns(
-                "id arch_id setting_id value error detail trace note "
-                "build_seconds transfer_seconds measure_seconds peak_bytes"
-            ),
-        ),
+        "settings": ("table", frozenset(("id", *_SETTING_OF_VERSION_2))),
+        "records": ("table", _RECORD_COLUMNS),
         "flat": ("view", frozenset()),
+    },
+    3: {
+        "archs": ("table", _split_columns("id space arch genes")),
+        "settings": ("table", frozenset(("id", *_SETTING_OF_VERSION_3))),
+        "records": ("table", _RECORD_COLUMNS),
+        "flat": ("view", frozenset()),
+        "questions": ("table", _split_columns("id name")),
+        "question_records": ("table", _split_columns("id question_id record_id")),
     },
 }

@@ -34,9 +34,9 @@ from untrained.types import (
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM ({ROWS})"
 _SELECT_ONE = f"{_SELECT} WHERE {' AND '.join(f'{column} = ?' for column in KEY)}"
 _SELECT_ALL = f"{_SELECT} ORDER BY place"
-_SELECT_QUESTION = f"""
-{_SELECT} JOIN question_records ON record_id = place JOIN questions ON questions.id = question_id
-WHERE questions.name = ? ORDER BY question_records.id
+_SELECT_SEARCH = f"""
+{_SELECT} JOIN search_records ON record_id = place JOIN searches ON searches.id = search_id
+WHERE searches.key = ? ORDER BY search_records.id
 """
 _TRANSIENT = ", ".join(f"'{kind}'" for kind in TRANSIENT_FAILURES)
 # An existing record is kept, with two exceptions: its failure was transient, or it has a note.
@@ -54,11 +54,11 @@ INSERT INTO settings ({", ".join(SETTING)}) VALUES ({", ".join("?" * len(SETTING
 ON CONFLICT DO NOTHING
 """
 _SELECT_SETTING = f"SELECT id FROM settings WHERE {' AND '.join(f'{name} = ?' for name in SETTING)}"
-_INSERT_QUESTION = "INSERT INTO questions (name) VALUES (?) ON CONFLICT DO NOTHING"
-_INSERT_QUESTION_RECORD = """
-INSERT INTO question_records (question_id, record_id)
-SELECT questions.id, records.id FROM questions, records
-WHERE name = ? AND arch_id = ? AND setting_id = ?
+_INSERT_SEARCH = "INSERT INTO searches (key) VALUES (?) ON CONFLICT DO NOTHING"
+_INSERT_SEARCH_RECORD = """
+INSERT INTO search_records (search_id, record_id)
+SELECT searches.id, records.id FROM searches, records
+WHERE key = ? AND arch_id = ? AND setting_id = ?
 ON CONFLICT DO NOTHING
 """
 
@@ -109,20 +109,20 @@ class Store:
                     _INSERT_RECORD, (arch_id, setting_id, *_list_outcome(record))
                 )
 
-    def add_to_question(self, question: str, records: Iterable[Record]) -> None:
-        """Add records to the list of a question, all or none. They must be in the store.
+    def add_to_search(self, search_key: str, records: Iterable[Record]) -> None:
+        """Add records to the list of a search, all or none. They must be in the store.
 
         Args:
-            question: Fingerprint of the question, see `runs/question.py`. Records that are already
-                listed keep their place.
+            search_key: The key of the search, see `RunFolder.compute_search_key`. Records that are
+                already listed keep their place.
             records: The records, in the order in which the run requested them.
         """
         with self._write():
-            self._database.execute(_INSERT_QUESTION, (question,))
+            self._database.execute(_INSERT_SEARCH, (search_key,))
             for record in records:
                 arch_id = self._find_arch_id(record)
                 setting_id = self._find_setting_id(record)
-                self._database.execute(_INSERT_QUESTION_RECORD, (question, arch_id, setting_id))
+                self._database.execute(_INSERT_SEARCH_RECORD, (search_key, arch_id, setting_id))
 
     def get(self, key: ScoreKey) -> Record | None:
         """Return the record with this key, or None if there is none."""
@@ -137,10 +137,10 @@ class Store:
             for row in self._database.execute(_SELECT_ALL):
                 yield _read_record(row)
 
-    def read_question(self, question: str) -> list[Record]:
-        """Return the records of a question in order."""
+    def read_search(self, search_key: str) -> list[Record]:
+        """Return the records of a search, in the order in which they were listed."""
         with self._explain_errors("cannot be read"):
-            rows = self._database.execute(_SELECT_QUESTION, (question,))
+            rows = self._database.execute(_SELECT_SEARCH, (search_key,))
             return [_read_record(row) for row in rows]
 
     def __len__(self) -> int:
@@ -262,7 +262,7 @@ def _check_types(row: SqlRow) -> None:
             continue
         if name in _NUMBERS:
             types: tuple[type, ...] = (float, int)
-        elif name in ("seed", "networks_per_pass"):
+        elif name in ("seed", "networks_per_batch"):
             types = (int,)
         else:
             types = (str,)
@@ -284,7 +284,7 @@ def _parse_row(row: SqlRow) -> Record:
         device=key.device,
         code=key.code,
         torch=key.torch,
-        networks_per_pass=key.networks_per_pass,
+        networks_per_batch=key.networks_per_batch,
     )
     return Record(
         request=request,

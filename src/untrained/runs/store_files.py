@@ -26,7 +26,7 @@ _COLUMN_TYPES = {
     "seed": "int64",
     "code": "string",
     "torch": "string",
-    "networks_per_pass": "int64",
+    "networks_per_batch": "int64",
     "value": "float64",
     "error": "string",
     "note": "string",

@@ -20,6 +20,8 @@ from untrained.runs.store import Store
 from untrained.spaces import Space
 from untrained.types import Arch, Failure, Record
 
+# Results of short trainings that name the winner: a contest on images, a confirmation on tables.
+CONTEST = "contest.json"
 CONFIRMED = "confirmed.json"
 
 
@@ -78,10 +80,10 @@ def read_records(run: RunFolder, store: Store) -> list[Record]:
     """Return the records of a run, in the order in which it requested them.
 
     The store may hold others: of a larger budget, of an earlier version of the data, of merged
-    stores. A run without a question uses all records of its store.
+    stores. A run without a search key uses all records of its store.
     """
-    if run.question:
-        return store.read_question(run.question)
+    if run.search_key:
+        return store.read_search(run.search_key)
     return list(store)
 
 
@@ -107,13 +109,13 @@ def read_confirmed_name(run: RunFolder) -> str | None:
 
 
 def is_confirmation_of(run: RunFolder, facts: dict[str, Any]) -> bool:
-    """Whether a confirmation belongs to the current question of a run, not to an earlier one.
+    """Whether a confirmation belongs to the current search key of a run, not to an earlier one.
 
     Args:
         run: The run.
         facts: The content of `confirmed.json`.
     """
-    return bool(facts.get("question", "") == run.question)
+    return bool(facts.get("search_key", "") == run.search_key)
 
 
 def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:

@@ -7,8 +7,13 @@
 3. `find_too_slow` (runs/winner.py) removes architectures with a measurement above the limit from
    the ranking.
 
-A latency is a record like any other, with the measure `latency(...)@1`, so a resumed search makes
-the same decisions again.
+A latency is that of what a search delivers: an ONNX model in ONNX Runtime with one thread. Without
+the extra `export`, on a GPU, or if the networks cannot be written as ONNX, it is that of the network
+in torch. Strategies propose architectures between two batches of scores, so no worker computes
+during a measurement.
+
+A latency is a record like any other, with the measure `latency(runtime=...)@2`, so a resumed search
+makes the same decisions again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,14 +26,15 @@ from untrained.config import LatencyLimit
 from untrained.engine.devices import check_device
 from untrained.engine.failures import catch_failure
 from untrained.errors import Unscorable
+from untrained.onnx_files import can_run_onnx
 from untrained.probe.guard import random_state
 from untrained.runs.ranking import Ranking
 from untrained.runs.store import Store
 from untrained.seeds import derive_seed
 from untrained.spaces import Space
-from untrained.strategies.latency import LatencyModel, LatencyTimer
+from untrained.strategies.latency import LatencyModel, LatencyTimer, Runtime
 from untrained.strategies.limits import NetworkSize
-from untrained.types import Arch, Record, ScoreRequest, Task
+from untrained.types import Arch, Failure, Record, ScoreRequest, Task
 
 # Number of best architectures that are measured again after a search.
 FINALISTS = 10
@@ -37,6 +43,9 @@ SEARCH_RUNS = 30
 FINAL_RUNS = 100
 # Number of measurements before the first prediction.
 _MIN_MEASUREMENTS = 16
+# After this many measurements, a search only predicts. A measurement takes about half a second,
+# most of it for writing the ONNX model, and whatever may win is measured at the end.
+_MAX_MEASUREMENTS = 64
 
 # Ranks records, without the architectures that are too slow.
 RankFunction = Callable[[list[Record]], Ranking]
@@ -46,6 +55,9 @@ ContendersFunction = Callable[[Ranking, Sequence[Record]], Iterable[Arch]]
 
 class LatencyMeter:
     """Measures latencies on this machine. Those in the store are not measured again.
+
+    All networks are measured in the same runtime, because latencies of two runtimes cannot be
+    compared. The first network decides which one.
 
     Args:
         space: Builds the networks.
@@ -62,22 +74,22 @@ class LatencyMeter:
         self._task = task
         self._code = code
         self._store: Store | None = None
-        self._question = ""
+        self._search_key = ""
+        self._runtime: Runtime | None = None
         self.device = device
         self.records: dict[tuple[Arch, str], Record] = {}
 
-    def use_store(self, store: Store, question: str) -> None:
+    def use_store(self, store: Store, search_key: str) -> None:
         """Read latencies from a store and write new ones to it, also those measured before.
 
         Args:
             store: The store.
-            question: Digest of what the run asks for (`runs/question.py`). The store lists the
-                records of each question.
+            search_key: The key of the search; the store lists the records of each key.
         """
         self._store = store
-        self._question = question
+        self._search_key = search_key
         store.add(self.records.values())
-        store.add_to_question(question, self.records.values())
+        store.add_to_search(search_key, self.records.values())
 
     def measure(self, arch: Arch, runs: int) -> Record:
         """Measure the latency of an architecture, unless it was measured before.
@@ -89,19 +101,18 @@ class LatencyMeter:
         Returns:
             A record with the latency in seconds, or with the failure.
         """
-        timer = LatencyTimer(self.device, runs=runs)
-        measure = f"latency(batch={timer.batch},threads={timer.threads},runs={runs})@1"
+        if self._runtime is None:
+            self._runtime = self._choose_runtime(arch, runs)
+        request = self._make_request(arch, self._runtime, runs)
+        measure = request.measure
         if (arch, measure) not in self.records:
-            device_type = torch.device(self.device).type
-            request = ScoreRequest(
-                arch, measure, self._task, 0, device=device_type, code=self._code
-            )
             record = self._read_record(request)
             if record is None:
+                timer = LatencyTimer(self.device, runtime=self._runtime, runs=runs)
                 record = self._make_record(request, timer)
             self.records[arch, measure] = record
             if self._store is not None:
-                self._store.add_to_question(self._question, [record])
+                self._store.add_to_search(self._search_key, [record])
         return self.records[arch, measure]
 
     def measure_seconds(self, arch: Arch) -> float:
@@ -114,6 +125,29 @@ class LatencyMeter:
         if record.value is None:
             raise Unscorable("latency", str(record.error))
         return record.value
+
+    def _make_request(self, arch: Arch, runtime: Runtime, runs: int) -> ScoreRequest:
+        timer = LatencyTimer(self.device, runtime=runtime, runs=runs)
+        options = f"runtime={runtime},batch={timer.batch},threads={timer.threads},runs={runs}"
+        device_type = torch.device(self.device).type
+        measure = f"latency({options})@2"
+        return ScoreRequest(arch, measure, self._task, 0, device=device_type, code=self._code)
+
+    def _choose_runtime(self, arch: Arch, runs: int) -> Runtime:
+        """Return the runtime for all networks, after trying it with the first one."""
+        if torch.device(self.device).type != "cpu" or not can_run_onnx():
+            return "torch"
+        # A resumed search decides as before, and measures nothing again.
+        runtimes: tuple[Runtime, Runtime] = ("onnx", "torch")
+        for runtime in runtimes:
+            if self._read_record(self._make_request(arch, runtime, runs)) is not None:
+                return runtime
+        for runtime in runtimes:
+            timer = LatencyTimer(self.device, runtime=runtime, runs=1, warm_up=0)
+            if not isinstance(catch_failure(self._time_arch, arch, timer), Failure):
+                return runtime
+        # The network itself cannot be run, which says nothing about the runtime.
+        return "onnx"
 
     def _read_record(self, request: ScoreRequest) -> Record | None:
         """Read a latency from the store; None if it is missing or its failure was transient."""
@@ -143,7 +177,8 @@ class LatencyMeter:
 class LatencyEstimator:
     """Returns latencies that are exact near the limit and predicted far from it.
 
-    A prediction is used only if its distance from the limit is more than twice its error.
+    A prediction is used only if its distance from the limit is more than twice its error, or after
+    `_MAX_MEASUREMENTS` measurements.
 
     Args:
         model: Makes the predictions.
@@ -172,7 +207,8 @@ class LatencyEstimator:
         prediction = None
         if len(model.observed) >= _MIN_MEASUREMENTS:
             prediction = model.predict(arch)
-        if prediction is not None and self._is_safe(prediction):
+        can_measure = self.measured < _MAX_MEASUREMENTS
+        if prediction is not None and (self._is_safe(prediction) or not can_measure):
             self.predicted += 1
             return prediction
         seconds = self._measure(arch)

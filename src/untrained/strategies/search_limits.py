@@ -84,10 +84,10 @@ class SearchLimits:
         size_limits = replace(self._limits, max_latency=None)
         return ConstrainedSpace(self._full_space, size_limits, self._task)
 
-    def use_store(self, store: Store, question: str) -> None:
-        """Read latencies from a store and write them to it, as part of the question of the run."""
+    def use_store(self, store: Store, search_key: str) -> None:
+        """Read latencies from a store and write them to it, as records of a search."""
         if self.max_latency is not None:
-            self.max_latency.meter.use_store(store, question)
+            self.max_latency.meter.use_store(store, search_key)
 
     def measure_finalists(
         self,

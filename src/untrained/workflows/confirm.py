@@ -251,7 +251,7 @@ def conclude_confirmation(
         samples=trainings.samples,
         data=run.config.data,
         seconds=trainings.seconds,
-        question=run.question,
+        search_key=run.search_key,
     )
 
 

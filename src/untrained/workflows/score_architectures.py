@@ -84,7 +84,7 @@ def score_architectures(
             store,
             weights.init if weights else FRESH,
             fingerprint_space(space),
-            compute.networks_per_pass,
+            compute.effective_networks_per_batch,
         )
 
         def report_progress(progress: Progress) -> None:

@@ -27,7 +27,6 @@ from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy
 from untrained.reports.confirmation_result import Confirmation
 from untrained.runs.folder import RunFolder
-from untrained.runs.question import fingerprint_question
 from untrained.runs.ranking import Ranking, choose_winner, make_record_rows
 from untrained.runs.store import Store
 from untrained.runs.trace import write_trace
@@ -39,7 +38,6 @@ from untrained.strategies.search_limits import SearchLimits
 from untrained.types import Arch, Failure, Record
 from untrained.workflows.confirm import choose_groups, confirm_ranking
 from untrained.workflows.search_setup import SearchSetup, prepare_search
-from untrained.workflows.search_stages import SearchStages
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -272,7 +270,7 @@ def _open_run(setup: SearchSetup) -> RunFolder:
         objectives=objectives,
         space_size=setup.space.size,
     )
-    setup.stages.step_log.open(run.folder, run.describe_question(), setup.budget.total)
+    setup.stages.step_log.open(run.folder, run.describe_search(), setup.budget.total)
     if not run.has_records():
         setup.limits.check()
     return run
@@ -320,6 +318,10 @@ def _open_executor(
     # If there are records, perhaps none is missing. Workers then start at the first missing one, so
     # that a finished run can be read on a machine without its device.
     lazy = run.has_records()
+    if not lazy and setup.limits.max_latency is not None and not isinstance(worker_setup, Worker):
+        # Workers that are starting would disturb the first measurements of latency.
+        check_device(compute.device)
+        lazy = True
     return open_executor(worker_setup, compute, network_count, lazy=lazy)
 
 
@@ -330,11 +332,12 @@ def _run_session(
     stages = setup.stages
     with Store(run.store) as store:
         stages.connect(executor, store, weights)
-        run = replace(run, question=_fingerprint_question(run, stages)).save()
-        setup.limits.use_store(store, run.question)
+        search_key = run.compute_search_key(stages.list_requests())
+        run = replace(run, search_key=search_key).save()
+        setup.limits.use_store(store, run.search_key)
         max_ask = _choose_max_ask(setup, executor)
         session = stages.run(
-            setup.strategy, setup.budget, run.question, setup.sample_reference(), max_ask
+            setup.strategy, setup.budget, run.search_key, setup.sample_reference(), max_ask
         )
         ranked = _rank_within_latency(run, setup.limits, store)
         best = None
@@ -354,16 +357,6 @@ def _run_session(
     # An earlier confirmation may be of another ranking.
     (run.folder / CONFIRMED).unlink(missing_ok=True)
     return SearchResult(run, ranked.records, ranked.ranking)
-
-
-def _fingerprint_question(run: RunFolder, stages: SearchStages) -> str:
-    """Return the fingerprint of everything that decides which records the ranking uses."""
-    config = run.config
-    top = None
-    if config.stable:
-        top = config.top
-    stops = [config.budget, config.time, config.stable, top, config.confirm]
-    return fingerprint_question(run.describe_question(), stops, stages.list_requests())
 
 
 def _choose_max_ask(setup: SearchSetup, executor: Executor) -> int:
@@ -425,7 +418,7 @@ def _confirm_winner(setup: SearchSetup, result: SearchResult) -> SearchResult:
     result = replace(result, confirmed=confirmation)
     # The winner may have changed, and the run folder describes its values for the limits.
     with Store(run.store) as store:
-        setup.limits.use_store(store, run.question)
+        setup.limits.use_store(store, run.search_key)
         limit_rows = setup.limits.describe(result.best)
     return replace(result, run=replace(run, limits=limit_rows).save())
 

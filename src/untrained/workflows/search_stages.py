@@ -2,7 +2,8 @@
 screening, scoring or validating, and the pool of a strategy that has one.
 
 Every stage makes an evaluator from the proxies of the scoring plan, an executor and the store. The
-store also lists which records belong to the run, see `runs/question.py`.
+store also lists which records belong to the run, see
+`RunFolder.compute_search_key`.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -68,7 +69,7 @@ class SearchStages:
         self._store: Store
         self._init = FRESH
         # Set by `run`.
-        self._question: str
+        self._search_key: str
         # A pool that grows is reported as one stage.
         self._pool_done = 0
         self._pool_measured = 0
@@ -106,7 +107,7 @@ class SearchStages:
         self,
         strategy: Strategy,
         budget: Budget,
-        question: str,
+        search_key: str,
         reference: Sequence[Arch] = (),
         max_ask: int = DEFAULT_ASK,
     ) -> DriverResult:
@@ -115,14 +116,14 @@ class SearchStages:
         Args:
             strategy: Proposes architectures.
             budget: When to stop.
-            question: Fingerprint of the question of the run; the store lists the records under it.
+            search_key: The key of the search; the store lists the records under it.
             reference: The reference sample, if the plan has aggregates that need one.
             max_ask: Largest number of architectures to ask for at a time.
 
         Returns:
             The records, why the session ended, and the time of all stages.
         """
-        self._question = question
+        self._search_key = search_key
         seconds = 0.0
         if reference:
             measured = self._measure_reference(reference, budget, max_ask)
@@ -156,7 +157,7 @@ class SearchStages:
         pool_proxies = expand_aggregates(self._plan.pool_proxies)
         evaluator = self._make_evaluator(pool_proxies, self._init)
         total = self._pool_done + len(archs)
-        evaluate = self._list_under_question(self._add_aggregates(evaluator))
+        evaluate = self._list_in_search(self._add_aggregates(evaluator))
         with closing(evaluate(archs)) as evaluations:
             for records in evaluations:
                 self._pool_done += 1
@@ -179,7 +180,7 @@ class SearchStages:
         """Score the reference sample and fit the aggregates that compare candidates with it.
 
         The first seed is enough, since candidates are compared with the distribution of scores. The
-        records are stored but not listed under the question: a reference architecture is a
+        records are stored but not listed under the search key: a reference architecture is a
         candidate only if the strategy proposes it.
         """
         aggregates = self._plan.aggregates_with_reference
@@ -210,7 +211,7 @@ class SearchStages:
         evaluator = self._make_evaluator(screening.proxies, FRESH)
         return run_strategy(
             strategy,
-            self._list_under_question(evaluator),
+            self._list_in_search(evaluator),
             # Cheap scores do not say whether the final ranking is stable.
             replace(budget, stable=None),
             lambda records: None,
@@ -232,7 +233,7 @@ class SearchStages:
             evaluator = validation.extend_evaluator(evaluator, task, first_seed, self._store)
         return run_strategy(
             strategy,
-            self._list_under_question(evaluator),
+            self._list_in_search(evaluator),
             budget,
             self._plan.fitness,
             self._make_callback(proxy_evaluator),
@@ -249,7 +250,7 @@ class SearchStages:
             self._store,
             init,
             self._space_code,
-            self._compute.networks_per_pass,
+            self._compute.effective_networks_per_batch,
         )
 
     def _add_aggregates(self, evaluator: Evaluator) -> Evaluator:
@@ -268,7 +269,7 @@ class SearchStages:
 
         return evaluate
 
-    def _list_under_question(self, evaluator: Evaluator) -> Evaluator:
+    def _list_in_search(self, evaluator: Evaluator) -> Evaluator:
         """Return an evaluator that also lists the records in the store as records of the run.
 
         Workers may be ahead when a search ends. Records that the search did not wait for are stored
@@ -278,7 +279,7 @@ class SearchStages:
         def evaluate(archs: Sequence[Arch]) -> Generator[list[Record]]:
             with closing(evaluator(archs)) as evaluations:
                 for records in evaluations:
-                    self._store.add_to_question(self._question, records)
+                    self._store.add_to_search(self._search_key, records)
                     yield records
 
         return evaluate

@@ -105,7 +105,7 @@ class InlineExecutor:
     def map(self, groups: Iterable[RequestGroup]) -> Iterator[IndexedRecords]:
         """Score groups in order."""
         indexed_groups = enumerate(groups)
-        while portion := list(islice(indexed_groups, self.worker.networks_per_pass)):
+        while portion := list(islice(indexed_groups, self.worker.networks_per_batch)):
             results = self.worker.score_groups([requests for _, requests in portion])
             for index, _ in portion:
                 start = perf_counter()

@@ -51,7 +51,7 @@ def open_executor(
             process.
     """
     if compute.time_limit is not None:
-        setup = replace(setup, networks_per_pass=1)
+        setup = replace(setup, networks_per_batch=1)
     make_executor = partial(_make_executor, setup, compute, network_count)
     executor: Executor
     if lazy:
@@ -86,13 +86,13 @@ def _make_executor(
         from untrained.engine.executors.ray import RayBackend
 
         ray_backend = RayBackend(setup, compute.ray, workers)
-        return PoolExecutor(ray_backend, workers, time_limit, setup.networks_per_pass)
+        return PoolExecutor(ray_backend, workers, time_limit, setup.networks_per_batch)
 
     few_networks = network_count is not None and network_count < FEW_NETWORKS
     prefers_inline = workers == 1 or (compute.workers is None and few_networks)
     if prefers_inline and not needs_pool:
         return InlineExecutor(setup.open_worker())
-    return PoolExecutor(ProcessBackend(setup), workers, time_limit, setup.networks_per_pass)
+    return PoolExecutor(ProcessBackend(setup), workers, time_limit, setup.networks_per_batch)
 
 
 def _get_default_worker_count(device: str) -> int:

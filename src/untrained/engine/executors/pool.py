@@ -75,7 +75,7 @@ class PoolExecutor:
         backend: Starts and stops workers.
         workers: Number of workers.
         time_limit: Longest time in seconds for one group.
-        networks_per_pass: Number of networks that a worker measures in one pass.
+        networks_per_batch: Number of networks that a worker measures in one pass.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class PoolExecutor:
         backend: WorkerBackend,
         workers: int,
         time_limit: float | None = None,
-        networks_per_pass: int = 1,
+        networks_per_batch: int = 1,
     ) -> None:
         self.backend = backend
         self.workers = workers
         self.time_limit = time_limit or inf
-        self.networks_per_pass = networks_per_pass
+        self.networks_per_batch = networks_per_batch
         self._worker_numbers = count()
         self._states: dict[int, _WorkerState] = {}
         self._failed_starts = 0
@@ -147,11 +147,11 @@ class PoolExecutor:
         self._returned_groups: deque[_QueuedGroup] = deque()  # from workers that died
         self._crash_counts: Counter[int] = Counter()  # by index of the group
         self._suspects: set[int] = set()  # indices of groups that need a pass of their own
-        self._pass_size = self.networks_per_pass  # groups that a worker measures in one pass
+        self._pass_size = self.networks_per_batch  # groups that a worker measures in one pass
         if isinstance(groups, Sized):
             # Passes of a few groups are smaller, so that all workers get some.
             fair_size = ceil(len(groups) / (2 * self.workers))
-            self._pass_size = max(1, min(self.networks_per_pass, fair_size))
+            self._pass_size = max(1, min(self.networks_per_batch, fair_size))
 
     # ---------------------------------------------------------------------------- sending groups
 
@@ -207,7 +207,7 @@ class PoolExecutor:
 
     def _compute_queue_limit(self) -> int:
         """Return how many groups a worker may have: those in work, and some in reserve."""
-        if self.networks_per_pass > 1:
+        if self.networks_per_batch > 1:
             return 2 * self._pass_size
         networks = sum(cost.networks for cost in self._costs)
         busy_seconds = sum(cost.build + cost.transfer + cost.measure for cost in self._costs)
@@ -293,7 +293,7 @@ class PoolExecutor:
         queue = self._states[worker].queue
         if queue:
             first = queue[0]
-            if self.networks_per_pass == 1 or first.index in self._suspects:
+            if self.networks_per_batch == 1 or first.index in self._suspects:
                 # The worker was measuring this group alone.
                 queue.popleft()
                 self._crash_counts[first.index] += 1
@@ -304,7 +304,7 @@ class PoolExecutor:
                     results.append((first.index, records))
             else:
                 # Any network of the pass may be responsible.
-                groups_in_pass = list(queue)[: self.networks_per_pass]
+                groups_in_pass = list(queue)[: self.networks_per_batch]
                 self._suspects.update(queued.index for queued in groups_in_pass)
         self._returned_groups.extend(queue)
         self._stop_worker(worker)

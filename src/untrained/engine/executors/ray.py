@@ -93,7 +93,7 @@ class RayBackend:
                     f"use --workers {max(cores, 1)}"
                 )
         self._setup = ray.put(setup)
-        self._pass_size = setup.networks_per_pass
+        self._pass_size = setup.networks_per_batch
         # The pool replaces dead workers itself, so Ray must not restart them.
         make_remote = ray.remote(max_restarts=0, max_task_retries=0, **actor_resources)
         self._actor_class = make_remote(_Actor)
