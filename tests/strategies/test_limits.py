@@ -301,3 +301,130 @@ def test_an_architecture_that_cannot_be_counted_is_rejected():
     # One value per channel has no statistics.
     assert {space.sample(rng)["norm"] for _ in range(20)} == {False}
     assert space.rejected["max_flops"] > 0
+
+
+# --------------------------------------------------------------------------- filling the limits
+
+
+@untrained.space(task=TASK, scale="width")
+def scaled(choose, task):
+    """A width from 1 to 40, of which 1 to 4 are sampled, and a number of layers."""
+    width = choose("width", (1, 2, 3, 4), also=tuple(range(5, 41)))
+    layers = choose("layers", (1, 2, 3))
+    hidden = [nn.Linear(width, width) for _ in range(layers - 1)]
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, width), *hidden, nn.Linear(width, 4))
+
+
+def count_scaled_params(arch) -> int:
+    width = arch["width"]
+    return 193 * width + (arch["layers"] - 1) * (width + 1) * width + 4 * (width + 1)
+
+
+@pytest.mark.parametrize("limit", [210, 1000, 4321, 10**9])
+def test_the_scale_is_the_largest_that_satisfies_the_limits(limit):
+    space = ConstrainedSpace(scaled, Limits(max_params=limit))
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        arch = space.sample(rng)
+        for derived in (arch, space.mutate(arch, rng), space.cross(arch, arch, rng)):
+            expected = 1
+            for width in range(1, 41):
+                wider = scaled.parse(f"width={width},layers={derived['layers']}")
+                if count_scaled_params(wider) <= limit:
+                    expected = width
+            assert derived["width"] == expected
+
+
+def test_mutation_changes_more_than_the_scale():
+    """A new width alone is undone by the scaling, so another choice has to change."""
+    space = ConstrainedSpace(scaled, Limits(max_params=2000))
+    rng = np.random.default_rng(0)
+    arch = space.sample(rng)
+    for _ in range(30):
+        assert space.mutate(arch, rng)["layers"] != arch["layers"]
+
+
+def test_nothing_is_scaled_without_an_upper_limit_on_size():
+    plain = ConstrainedSpace(scaled)
+    above = ConstrainedSpace(scaled, Limits(min_params=1))
+    fast = ConstrainedSpace(scaled, Limits(max_latency=LatencyLimit(1.0)), latency=lambda arch: 0.1)
+    for space in (plain, above, fast):
+        rng = np.random.default_rng(5)
+        reference = np.random.default_rng(5)
+        assert [space.sample(rng) for _ in range(30)] == [
+            scaled.sample(reference) for _ in range(30)
+        ]
+
+
+def test_a_limit_below_the_smallest_scale_is_refused():
+    space = ConstrainedSpace(scaled, Limits(max_params=200))
+    with pytest.raises(UsageError, match="closest had 201 parameters; raise max_params"):
+        space.sample(np.random.default_rng(0))
+
+
+def test_networks_that_are_too_slow_at_the_largest_scale_may_be_smaller():
+    """A network of width w takes w milliseconds here, so that only widths to 3 are allowed."""
+    limits = Limits(max_params=10**6, max_latency=LatencyLimit(0.003))
+    space = ConstrainedSpace(scaled, limits, latency=lambda arch: arch["width"] * 1e-3)
+    rng = np.random.default_rng(0)
+    assert {space.sample(rng)["width"] for _ in range(50)} == {1, 2, 3}
+
+
+def test_scales_that_exclude_other_choices_are_left_out():
+    @untrained.space(task=TASK, scale="width")
+    def grouped(choose, task):
+        width = choose("width", (2, 3, 4, 5))
+        groups = choose("groups", (1, 2))
+        if width % groups:
+            raise untrained.spaces.InvalidArch("uneven")
+        return nn.Sequential(nn.Conv2d(3, width, 1), nn.Conv2d(width, width, 1, groups=groups))
+
+    # 4 width + width^2 / groups + width: at most 41 for a width of 5 with one group.
+    space = ConstrainedSpace(grouped, Limits(max_params=50))
+    rng = np.random.default_rng(0)
+    samples = {str(space.sample(rng)) for _ in range(40)}
+    assert samples == {"width=5,groups=1", "width=4,groups=2"}
+
+
+def test_a_scale_that_is_no_choice_is_refused():
+    @untrained.space(task=TASK, scale="witdh")
+    def mistyped(choose, task):
+        return nn.Linear(192, choose("width", (1, 2)))
+
+    space = ConstrainedSpace(mistyped, Limits(max_params=1000))
+    with pytest.raises(UsageError, match=r"'witdh' is not a choice of width=.; name .*: width$"):
+        space.sample(np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [{"max_params": "500k"}, {"max_flops": "50M"}, {"max_params": "500k", "max_flops": "50M"}],
+)
+def test_samples_of_convnet_lie_just_below_the_limits(texts):
+    convnet = load_space("convnet")
+    space = ConstrainedSpace(convnet, Limits.parse(**texts))
+    rng = np.random.default_rng(0)
+    shares = []
+    for _ in range(200):
+        arch = space.sample(rng)
+        counts = convnet.counts(arch)
+        shares_of_limits = []
+        if "max_params" in texts:
+            shares_of_limits.append(counts.params / 500e3)
+        if "max_flops" in texts:
+            shares_of_limits.append(counts.flops / 50e6)
+        shares.append(max(shares_of_limits))
+    assert max(shares) <= 1
+    assert np.median(shares) >= 0.8
+
+
+def test_a_space_without_scale_samples_as_before():
+    """The first samples within the limits, in the order in which the space draws them."""
+    space = ConstrainedSpace(ten, Limits(max_params=2500))
+    rng = np.random.default_rng(3)
+    reference = np.random.default_rng(3)
+    for _ in range(30):
+        expected = ten.sample(reference)
+        while params(expected) > 2500:
+            expected = ten.sample(reference)
+        assert space.sample(rng) == expected

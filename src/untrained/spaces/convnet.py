@@ -240,6 +240,7 @@ def _compute_size() -> int:
     draw=_draw_stages,
     size=_compute_size(),
     counts=_count_network,
+    scale="width",
 )
 def convnet(choose: Choose, task: Task) -> NetworkBuilder:
     """Stages of residual, inverted residual or ConvNeXt blocks for pictures of 16 to 384 pixels."""

@@ -5,10 +5,14 @@ architecture that violates one. Parameters and multiply-adds come from the formu
 it has one. Otherwise they are counted on the meta device, as memory always is, so that no real
 network has to be built. Memory is `Probe.memory`: parameters, buffers and the activations of one
 sample, in float32. `max_latency.py` measures or predicts latency.
+
+If the space names a choice that scales networks, such as the width, `ConstrainedSpace` sets it to
+the largest option within the upper limits on size. Networks then use the size that the user allows,
+instead of lying anywhere below it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -156,19 +160,20 @@ class ConstrainedSpace:
         closest: Arch | None = None
         for attempt in range(2 * MAX_ATTEMPTS):
             if closest is None or attempt < MAX_ATTEMPTS:
-                arch = self.space.sample(rng)
+                proposal = self.space.sample(rng)
             else:
-                arch = self.space.mutate(closest, rng)
-            if self.allows(arch):
-                return arch
-            if closest is None or self._compute_excess(arch) < self._compute_excess(closest):
-                closest = arch
+                proposal = self.space.mutate(closest, rng)
+            for arch in self._list_candidates(proposal):
+                if self.allows(arch):
+                    return arch
+                if closest is None or self._compute_excess(arch) < self._compute_excess(closest):
+                    closest = arch
         assert closest is not None
         raise UsageError(self._describe_failure(closest))
 
     def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch:
         """Return a neighbour that satisfies the limits, or a sample if none is found."""
-        neighbour = self._find_allowed(lambda: self.space.mutate(arch, rng))
+        neighbour = self._find_allowed(lambda: self.space.mutate(arch, rng), arch)
         if neighbour is not None:
             return neighbour
         return self.sample(rng)
@@ -202,9 +207,44 @@ class ConstrainedSpace:
             self._violations[arch] = self._check_limits(arch)
         return self._violations[arch]
 
+    def _fill_limits(self, arch: Arch) -> Arch:
+        """Return an architecture with the largest scale that satisfies the upper limits on size.
+
+        If no scale satisfies them, it has the smallest one. Without such limits, and in a space
+        without a choice that scales networks, it is returned as it is.
+        """
+        limits = self.limits
+        has_maximum = limits.max_params or limits.max_flops or limits.max_memory
+        if self.space.scale is None or not has_maximum:
+            return arch
+
+        def is_within_maxima(scaled: Arch) -> bool:
+            return self._check_maxima(NetworkSize(self.space, scaled, self.task)) is None
+
+        scaled_archs = self.space.list_scaled(arch)
+        largest = _find_largest(scaled_archs, is_within_maxima)
+        if largest is None:
+            return scaled_archs[0]
+        return largest
+
     def _check_limits(self, arch: Arch) -> LimitViolation | None:
         limits = self.limits
         size = NetworkSize(self.space, arch, self.task)
+        violation = self._check_maxima(size)
+        if violation is not None:
+            return violation
+        if limits.min_params is not None and size.params < limits.min_params:
+            return LimitViolation("min_params", size.params)
+        # Latency comes last, because measuring it is expensive (`max_latency.py`).
+        if limits.max_latency is not None and self._latency is not None:
+            seconds = self._latency(arch)
+            if limits.max_latency.is_exceeded_by(seconds):
+                return LimitViolation("max_latency", seconds)
+        return None
+
+    def _check_maxima(self, size: NetworkSize) -> LimitViolation | None:
+        """Return the first upper limit that a size violates."""
+        limits = self.limits
         maxima = {
             "params": limits.max_params,
             "flops": limits.max_flops,
@@ -219,22 +259,29 @@ class ConstrainedSpace:
                 return LimitViolation(f"max_{name}", None)
             if value > maximum:
                 return LimitViolation(f"max_{name}", value)
-        if limits.min_params is not None and size.params < limits.min_params:
-            return LimitViolation("min_params", size.params)
-        # Latency comes last, because measuring it is expensive (`max_latency.py`).
-        if limits.max_latency is not None and self._latency is not None:
-            seconds = self._latency(arch)
-            if limits.max_latency.is_exceeded_by(seconds):
-                return LimitViolation("max_latency", seconds)
         return None
 
-    def _find_allowed(self, propose: Callable[[], Arch]) -> Arch | None:
-        """Return the first of some proposals that satisfies the limits; None if none does."""
+    def _find_allowed(self, propose: Callable[[], Arch], parent: Arch | None = None) -> Arch | None:
+        """Return the first of some proposals that satisfies the limits; None if none does.
+
+        A proposal that is equal to `parent` after scaling is skipped.
+        """
         for _ in range(_MAX_NEIGHBOURS):
-            arch = propose()
-            if self.allows(arch):
-                return arch
+            for arch in self._list_candidates(propose()):
+                if arch != parent and self.allows(arch):
+                    return arch
         return None
+
+    def _list_candidates(self, proposal: Arch) -> list[Arch]:
+        """Return what to check for a proposal of the space: the largest scale within the limits.
+
+        With a latency limit, the proposal itself follows, because a network that uses all of the
+        allowed size is often too slow.
+        """
+        filled = self._fill_limits(proposal)
+        if self.limits.max_latency is None or filled == proposal:
+            return [filled]
+        return [filled, proposal]
 
     def _compute_excess(self, arch: Arch) -> float:
         """Return the factor by which an architecture violates a limit."""
@@ -271,6 +318,28 @@ class ConstrainedSpace:
             f"{self.name}: none of {2 * MAX_ATTEMPTS} sampled architectures "
             f"has {comparison} {bound}; the closest {closest}; {advice} {limit}"
         )
+
+
+def _find_largest(scaled_archs: Sequence[Arch], is_allowed: Callable[[Arch], bool]) -> Arch | None:
+    """Return the largest architecture that is allowed; None if none is.
+
+    Args:
+        scaled_archs: One architecture at all scales, smallest first. Networks grow with the scale,
+            so a binary search finds the largest.
+        is_allowed: Whether an architecture satisfies the limits.
+    """
+    # All architectures before `low` are allowed, those from `high` on are not.
+    low = 0
+    high = len(scaled_archs)
+    while low < high:
+        middle = (low + high) // 2
+        if is_allowed(scaled_archs[middle]):
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        return None
+    return scaled_archs[low - 1]
 
 
 def _format_amount(limit: str, value: float) -> str:

@@ -56,7 +56,7 @@ class Decision:
     """One call of `choose`: its name, its options and the value that was returned."""
 
     name: str
-    options: tuple[Choice, ...]
+    options: ChoiceOptions
     value: Choice
 
 

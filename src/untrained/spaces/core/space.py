@@ -38,7 +38,7 @@ from untrained.spaces.core.choices import InvalidArch as InvalidArch
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.diagrams import Diagram, list_layers
 from untrained.spaces.core.notation import Notation, PairNotation
-from untrained.types import Arch, Genes, Task
+from untrained.types import Arch, Choice, Genes, Task
 
 NetworkBuilder = Callable[[], nn.Module]
 NetworkFunction = Callable[..., nn.Module | NetworkBuilder]
@@ -71,6 +71,7 @@ class SpaceHooks:
     size: int | Callable[..., int] | None = None
     supernet: Callable[..., Any] | None = None
     counts: CountsFunction | None = None
+    scale: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,11 @@ class Space:
     def has_supernet(self) -> bool:
         """Whether `supernet` is available."""
         return self.hooks.supernet is not None
+
+    @property
+    def scale(self) -> str | None:
+        """Name of the choice that makes networks larger or smaller, or None if there is none."""
+        return self.hooks.scale
 
     @property
     def option_names(self) -> list[str]:
@@ -265,6 +271,41 @@ class Space:
             return self._make_arch_from_decisions(decisions)
 
         return self._retry_until_valid(attempt, f"child of {first} and {second}")
+
+    def list_scaled(self, arch: Arch) -> list[Arch]:
+        """Return the same architecture at every scale, smallest first.
+
+        The choice `scale` takes all of its options, also those that are never sampled, except for
+        those that exclude other choices of the architecture.
+
+        Raises:
+            UsageError: The space names no such choice, or `arch` does not have it.
+        """
+        options = self._list_scale_options(arch)
+        scaled_archs = []
+        for option in sorted(options, key=float):
+            genes = []
+            for name, value in arch.genes:
+                if name == self.scale:
+                    value = option
+                genes.append((name, value))
+            try:
+                decisions = self.list_decisions(make_replay_chooser(tuple(genes), str(arch)))
+            except InvalidArch:
+                continue
+            scaled_archs.append(self._make_arch_from_decisions(decisions))
+        return scaled_archs
+
+    def _list_scale_options(self, arch: Arch) -> tuple[Choice, ...]:
+        decisions = self.list_decisions(make_replay_chooser(arch.genes, str(arch)))
+        for decision in decisions:
+            if decision.name == self.scale:
+                return decision.options + decision.options.also
+        choice_list = ", ".join(decision.name for decision in decisions)
+        raise UsageError(
+            f"space {self.name}: scale={self.scale!r} is not a choice of {arch}; "
+            f"name a choice that every architecture has: {choice_list}"
+        )
 
     def enumerate(self) -> Iterator[Arch]:
         """Iterate over all architectures, each once, in lexicographic order of the options."""
@@ -436,6 +477,7 @@ def space(
     size: int | Callable[..., int] = ...,
     supernet: Callable[..., Any] = ...,
     counts: CountsFunction = ...,
+    scale: str = ...,
 ) -> Callable[[NetworkFunction], Space]: ...
 
 
@@ -461,6 +503,8 @@ def space(
             * `supernet`: function `(task, **options)` that returns a module with `subnet(arch)`.
             * `counts`: function `(space, arch, task) -> Counts`, an exact formula for parameters
               and multiply-adds. It returns None for a task that it does not cover.
+            * `scale`: name of a choice with numbers as options; networks grow with it. If a search
+              limits the size of networks, it sets this choice as large as the limits allow.
 
     Returns:
         The space, or a decorator if only hooks are given.
