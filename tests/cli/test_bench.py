@@ -46,7 +46,7 @@ def test_a_table_of_the_user_is_compared_and_reported(run_cli, project, results)
     assert "The table contains 3 architectures and 2 metrics." in out
     page = (project / "run" / "report.html").read_text()
     assert "Noise ceiling: two trainings of the same 3 networks" in page
-    facts = json.loads((project / "run" / "trust.json").read_text())
+    facts = json.loads((project / "run" / "benchmark.json").read_text())
     assert facts["truth"] == [72, 73.5, 75.5]
     assert "--table results.csv" in facts["command"]
 
@@ -71,5 +71,5 @@ def test_json_and_csv_contain_all_statistics(run_cli, project, results):
     assert by_proxy["params"]["spearman"] == pytest.approx(-1)
     # Three architectures are too few to hold two sizes fixed.
     assert by_proxy["spread"]["size_controlled"] is None
-    with (project / "run" / "trust.csv").open() as file:
+    with (project / "run" / "benchmark.csv").open() as file:
         assert names <= set(next(csv.reader(file)))

@@ -183,7 +183,7 @@ def test_the_proxy_of_a_foreign_calibration_is_not_run(run_cli, project, import_
     folder.mkdir(parents=True)
     texts = dict.fromkeys(("title", "command", "space", "truth_about", "truth_unit"), "")
     lists = {"archs": [], "truth": [], "proxy_results": [], "notes": []}
-    (folder / "trust.json").write_text(
+    (folder / "benchmark.json").write_text(
         json.dumps({**texts, **lists, "recommended": "./mine.py:spread"})
     )
     refused = read_usage_error(

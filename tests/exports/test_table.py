@@ -105,7 +105,7 @@ def known_hashes(tmp_path, monkeypatch):
     config = {
         "label": "click",
         "missing": ["", "NA"],
-        "moments": [],
+        "timestamps": [],
         "decimal": ".",
         "dense": dense,
         "identifiers": ids,

@@ -83,13 +83,15 @@ def write_search(folder: Path) -> None:
     scores = [["c", [["x", 1.0], ["y", 0.0]]]]
     step = {"arch": str(best), "alpha": scores, "note": "x", "of": [{"name": "y", "value": 0.5}]}
     (folder / "trace.json").write_text(json.dumps([step, step | make_evaluation((0.5, 0.5), 3.0)]))
-    (folder / "belief.json").write_text(json.dumps(make_prediction([float(i) for i in range(9)])))
+    (folder / "prediction.json").write_text(
+        json.dumps(make_prediction([float(i) for i in range(9)]))
+    )
     confirmed = {
         "winner": str(best),
-        "reached": 70.0,
-        "by": ["flops"],
+        "winner_result": 70.0,
+        "selected_by": ["flops"],
         "groups": [
-            {"name": "flops", "about": "the best", "archs": ["a", "b"], "reached": [70.0, None]}
+            {"name": "flops", "about": "the best", "archs": ["a", "b"], "results": [70.0, None]}
         ],
         "contrasts": [],
         "epochs": 5,

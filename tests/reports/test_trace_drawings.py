@@ -261,10 +261,10 @@ def test_the_prediction_of_a_run_folder_is_drawn(tmp_path):
     strategy = make_hnas()
     _trace.write_trace(tmp_path, strategy)
     assert list(tmp_path.iterdir()) == [], "nothing was evaluated yet"
-    assert (_trace.read_trace(tmp_path), _trace.read_belief(tmp_path)) == ([], None)
+    assert (_trace.read_trace(tmp_path), _trace.read_prediction(tmp_path)) == ([], None)
     strategy.trace.append(HNASStep((0.25, 0.5), 0.01, 400.0, Arch("s", (("c", "1"),)), 0.75))
     _trace.write_trace(tmp_path, strategy)
-    prediction = _trace.read_belief(tmp_path)
+    prediction = _trace.read_prediction(tmp_path)
     assert prediction is not None
     assert set(prediction["mean"]) == {0.75}, "with one value the prediction is constant"
     assert prediction["x_axis"] == {
@@ -289,15 +289,15 @@ def test_the_prediction_of_a_run_folder_is_drawn(tmp_path):
     assert [(kind, title) for kind, _, _, title in read_dots(page)] == [
         ("top", "Step 1: mu 0.01000, nu 400.0, value 0.7500, the best")
     ]
-    (tmp_path / "belief.json").write_text("{")
-    assert _trace.read_belief(tmp_path) is None
+    (tmp_path / "prediction.json").write_text("{")
+    assert _trace.read_prediction(tmp_path) is None
 
 
 def test_a_preset_with_a_scale_has_plain_axes(tmp_path):
     strategy = make_hnas(preset="nasbench201")
     strategy.trace.append(HNASStep((0.0, 0.5), 0.01, 0.0, Arch("s", (("c", "1"),)), 0.75))
     _trace.write_trace(tmp_path, strategy)
-    prediction = json.loads((tmp_path / "belief.json").read_text())
+    prediction = json.loads((tmp_path / "prediction.json").read_text())
     assert prediction["x_axis"] == {"name": "nu", "low": 0.0, "high": 5000.0, "log": False}
     assert prediction["y_axis"] == {"name": "mu", "low": 1e-4, "high": 1.0, "log": True}
 

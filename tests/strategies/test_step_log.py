@@ -332,7 +332,7 @@ def test_the_steps_of_a_killed_session_are_counted_once(tmp_path):
     """10 s of logged steps that no session has counted, 2 s of this session, then 1 s without a step."""
     (tmp_path / FILE).write_text("")
     step_log = open_step_log(tmp_path)
-    line = {"of": step_log._fingerprint, "key": "a", "answer": 1, "seconds": 10.0}
+    line = {"dependencies": step_log._fingerprint, "key": "a", "result": 1, "seconds": 10.0}
     (tmp_path / FILE).write_text(json.dumps(line))
     run = replace(search_one_arch(tmp_path / "run").run, wall_seconds=0.0, strategy_seconds=0.0)
     first = run.add_session([], 2.0, "interrupted", step_log=open_step_log(tmp_path))
@@ -406,7 +406,7 @@ def test_killed_searches_of_an_experiment_resume_in_new_processes(tmp_path):
     before = read_lines(folder)
     assert len(before) == 3
     with (folder / FILE).open("a") as file:
-        file.write('\n{"of": "')  # an incomplete line
+        file.write('\n{"dependencies": "')  # an incomplete line
     first, _ = run_searches(config, plans, "searches")
     text = (folder / FILE).read_text().split("\n")
     after = [json.loads(line) for line in text if line.endswith("}")]

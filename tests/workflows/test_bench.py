@@ -159,13 +159,13 @@ def test_a_result_can_be_read_from_its_folder(load_table, data_root, tmp_path):
     )
     assert BenchmarkResult.read(tmp_path) == result
     assert (
-        (tmp_path / "trust.csv")
+        (tmp_path / "benchmark.csv")
         .read_text()
         .splitlines()[0]
         .startswith("proxy,kind,n,failed,low,high")
     )
-    (tmp_path / "trust.json").write_text("{")
-    with pytest.raises(UsageError, match=r"trust.json cannot be read"):
+    (tmp_path / "benchmark.json").write_text("{")
+    with pytest.raises(UsageError, match=r"benchmark.json cannot be read"):
         BenchmarkResult.read(tmp_path)
 
 
@@ -245,7 +245,7 @@ def test_missing_data_are_replaced_with_a_note(load_table, data_root, tmp_path):
     load_table("nasbench201")
     result = bench("nasbench201", "params", samples=3, run=tmp_path, data_root=data_root)
     assert "Networks see digits, since cifar10 is not under the data root." in result.notes
-    assert json.loads(Path(tmp_path, "trust.json").read_text())["settings"]["data"] == "digits"
+    assert json.loads(Path(tmp_path, "benchmark.json").read_text())["settings"]["data"] == "digits"
 
 
 def test_networks_can_be_scored_on_smaller_images(load_table, data_root, tmp_path):

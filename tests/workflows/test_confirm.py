@@ -134,12 +134,12 @@ def test_the_highest_accuracy_wins_and_a_failed_training_has_no_value(tmp_path):
     }
     reached = {make_arch(1): 90.0, make_arch(3): 95.0, make_arch(4): 95.0}
     confirmation = conclude_confirmation(groups, make_trainings(reached), make_run())
-    assert (confirmation.winner, confirmation.reached, confirmation.by) == (
+    assert (confirmation.winner, confirmation.winner_result, confirmation.selected_by) == (
         str(make_arch(3)),
         95.0,
         ("params",),
     )
-    assert confirmation.groups[0].reached == (90.0, None)
+    assert confirmation.groups[0].results == (90.0, None)
     assert [c.against for c in confirmation.contrasts] == ["params", "random"]
     assert confirmation.contrasts[0].difference == pytest.approx(90 - 92.5)
     confirmation.save(tmp_path)
@@ -250,7 +250,7 @@ def test_a_misleading_proxy_is_overruled_by_the_trainings(own_space, tmp_path):
     assert result.confirmed is not None
     assert result.confirmed.groups[0].name == "./bad.py:backwards"
     assert str(result.best) == result.confirmed.winner != str(result.ranking.standings[0].arch)
-    assert "./bad.py:backwards" not in result.confirmed.by
+    assert "./bad.py:backwards" not in result.confirmed.selected_by
     assert read_winner("run").arch == result.best
     sizes = {record.arch: record.value for record in result.records if record.proxy == "params"}
     assert sizes[result.best] != sizes[result.ranking.standings[0].arch]

@@ -7,7 +7,7 @@ from typing import Any
 
 from untrained.files import read_result_file, write_result_files
 
-FILE = "trust.json"
+FILE = "benchmark.json"
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class BenchmarkResult:
         return [result.row() for result in self.proxy_results]
 
     def save(self) -> "BenchmarkResult":
-        """Write `trust.json` and the rows as `trust.csv`; return the result itself."""
+        """Write `benchmark.json` and the rows as `benchmark.csv`; return the result itself."""
         write_result_files(Path(self.folder, FILE), asdict(self), self.rows())
         return self
 

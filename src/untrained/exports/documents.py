@@ -94,7 +94,7 @@ def make_table_config(schema: Schema) -> dict[str, Any]:
     return {
         "label": schema.label,
         "missing": list(schema.missing),
-        "moments": list(schema.moments),
+        "timestamps": list(schema.timestamps),
         "decimal": schema.decimal,
         "dense": dense,
         "identifiers": identifiers,
@@ -237,8 +237,8 @@ def describe_columns(schema: Schema) -> str:
             f"- identifiers: {names}; identifiers that were rare or absent in training share one "
             "code"
         )
-    if schema.moments:
-        names = _format_names(schema.moments)
+    if schema.timestamps:
+        names = _format_names(schema.timestamps)
         lines.append(
             f"- timestamps among these: {names}; written as 2014-10-21 07:00:00, in UTC unless an "
             "offset such as +02:00 follows"
@@ -345,7 +345,7 @@ def _format_latency(latency: Latency) -> str:
     seconds = format_limited_value("max_latency", latency.seconds)
     samples = format_count(latency.batch, "sample")
     threads = format_count(latency.threads, "thread")
-    runs = f"median of {latency.runs} runs after {latency.warm_up} warm-up runs"
+    runs = f"fastest tenth of {latency.runs} runs after {latency.warm_up} warm-up runs"
     return (
         f"`model.onnx` takes {seconds} for {samples} on the CPU of the machine that exported it "
         f"({threads}, {runs})."

@@ -159,7 +159,7 @@ class NumberColumnCheck:
     def describe(self) -> str:
         """Describe how many values are text, and the expected format."""
         table = read_table_config()
-        if self.name in table["moments"]:
+        if self.name in table["timestamps"]:
             expected = "a timestamp like 2014-10-21 07:00:00"
         elif table["decimal"] == ",":
             expected = "a number like 3,5"
@@ -174,7 +174,7 @@ def is_number(text: str, column_name: str) -> bool:
 
     An infinite number is a number here, although `parse_number` treats it as missing.
     """
-    if column_name in read_table_config()["moments"]:
+    if column_name in read_table_config()["timestamps"]:
         return parse_timestamp(text) is not None
     try:
         float(replace_decimal_comma(text))
@@ -209,7 +209,7 @@ def encode(rows: Iterable[Row]) -> Array:
 def list_values(column_name: str, rows: list[Row]) -> list[Any]:
     """Return the values of a column; timestamps as microseconds since 1970."""
     values = [replace_decimal_comma(row[column_name]) for row in rows]
-    if column_name in read_table_config()["moments"]:
+    if column_name in read_table_config()["timestamps"]:
         return [parse_timestamp(value) for value in values]
     return values
 

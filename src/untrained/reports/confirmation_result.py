@@ -112,18 +112,18 @@ class TrainedGroup:
         name: How they were selected: the name of a proxy, or `random`.
         about: Description of the selection in a few words.
         archs: The architectures.
-        reached: Accuracy or AUC of each in per cent; None where the training failed.
+        results: Accuracy or AUC of each in per cent; None where the training failed.
     """
 
     name: str
     about: str
     archs: tuple[str, ...]
-    reached: tuple[float | None, ...]
+    results: tuple[float | None, ...]
 
     @property
     def finished_results(self) -> list[float]:
         """Results of the trainings that did not fail."""
-        return [value for value in self.reached if value is not None]
+        return [value for value in self.results if value is not None]
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,9 @@ class Confirmation:
 
     Attributes:
         winner: The best architecture of all groups.
-        reached: What the winner reached in per cent: accuracy, or AUC on the validation part of a
-            table.
-        by: Names of the groups that contain the winner.
+        winner_result: The result of the winner in per cent: accuracy, or AUC on the validation part
+            of a table.
+        selected_by: Names of the groups that contain the winner.
         groups: The trained groups. The first one is that of the proxy.
         contrasts: Comparisons of the first group with each of the others.
         epochs: Number of epochs of each training.
@@ -201,8 +201,8 @@ class Confirmation:
     """
 
     winner: str
-    reached: float
-    by: tuple[str, ...]
+    winner_result: float
+    selected_by: tuple[str, ...]
     groups: tuple[TrainedGroup, ...]
     contrasts: tuple[Contrast, ...]
     epochs: int
@@ -227,11 +227,11 @@ class Confirmation:
     def winner_text(self) -> str:
         """The result of the winner and how it was selected, without a full stop."""
         selections = []
-        for name in self.by:
+        for name in self.selected_by:
             selections.append("at random" if name == "random" else f"by {name}")
         selection = " and ".join(selections)
         best = "the highest accuracy"
-        value = f"{self.reached:.1f} %"
+        value = f"{self.winner_result:.1f} %"
         if self.entries:
             best = "the lowest log loss on the validation data"
             value = f"an AUC of {value}"
@@ -264,10 +264,10 @@ class Confirmation:
             groups = []
             for row in facts["groups"]:
                 archs = tuple(row["archs"])
-                reached = tuple(row["reached"])
-                groups.append(TrainedGroup(row["name"], row["about"], archs, reached))
+                results = tuple(row["results"])
+                groups.append(TrainedGroup(row["name"], row["about"], archs, results))
             facts["groups"] = tuple(groups)
             facts["contrasts"] = tuple(Contrast(**row) for row in facts["contrasts"])
             facts["entries"] = tuple(ReferenceResult(**row) for row in facts.get("entries", ()))
-            facts["by"] = tuple(facts["by"])
+            facts["selected_by"] = tuple(facts["selected_by"])
             return Confirmation(**facts)

@@ -1,7 +1,7 @@
 """The folder of a run: its configuration, its cost and its files.
 
 `run.json` holds a `RunFolder`, `records.sqlite` the store and `report.html` the report. A strategy
-that computes between its proposals adds `trace.json`, `belief.json` and `notes.jsonl`.
+that computes between its proposals adds `trace.json`, `prediction.json` and `steps.jsonl`.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained.command_text import format_options
-from untrained.config import DEFAULT_BUDGET, SearchConfig
+from untrained.config import DEFAULT_BUDGET, EFFORTS, SearchConfig
 from untrained.data import SOURCES
 from untrained.errors import UsageError
 from untrained.files import find_free_folder, use_run_folder, write_atomically
@@ -63,6 +63,7 @@ class RunFolder:
         workers: How each worker spent its time, over all sessions.
         versions: Versions of the packages that affect the numbers.
         aggregates: Weights and agreement of each fitted aggregate, see `runs/reference.py`.
+        known_designs: Names of the known designs among the candidates, by architecture.
         drawing: The architecture that the report draws, and its diagram. It is stored because
             making a report never runs the user's code.
     """
@@ -85,6 +86,7 @@ class RunFolder:
     workers: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     aggregates: list[dict[str, Any]] = field(default_factory=list)
+    known_designs: dict[str, str] = field(default_factory=dict)
     drawing: dict[str, Any] | None = None
 
     @classmethod
@@ -194,7 +196,14 @@ class RunFolder:
         top = None
         if config.stable:
             top = config.top
-        stops = [config.budget, config.time, config.stable, top, config.confirm]
+        stops = [
+            config.budget,
+            config.time,
+            config.effort,
+            config.stable,
+            top,
+            config.confirm,
+        ]
         keys = [astuple(request.key) for request in requests]
         text = json.dumps([self.describe_search(), stops, keys], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:16]
@@ -273,7 +282,7 @@ class RunFolder:
         if not has_best:
             kept = "what was measured is kept"
         sentences = {
-            "time": f"Stopped after {config.time}: {kept}, and the same command resumes.",
+            "time": f"Stopped because its time was over: {kept}, and the same command resumes.",
             "stable": f"Stopped because the best {config.top} have not changed for {config.stable} "
             "new architectures.",
             "exhausted": "There are no more architectures to score.",
@@ -289,6 +298,8 @@ class RunFolder:
             parts.append(format_count(config.budget, "architecture"))
         if config.time:
             parts.append(config.time)
+        elif config.effort:
+            parts.append(EFFORTS[config.effort])
         if config.stable:
             parts.append(
                 f"until the best {config.top} are stable for {config.stable:,} architectures"
@@ -324,6 +335,7 @@ class RunFolder:
         if config.budget != DEFAULT_BUDGET:
             arguments["budget"] = config.budget
         arguments["time"] = config.time
+        arguments["effort"] = config.effort
         arguments["stable"] = config.stable
         if config.stable:
             arguments["top"] = config.top

@@ -2,7 +2,7 @@
 
 Some strategies compute for long before they propose an architecture: NASI optimises a supernet for
 hundreds of steps, Zero-Cost-PT computes hundreds of scores. Each result is written to one line of
-`notes.jsonl` as soon as it is computed. When the search resumes, it is read instead of computed.
+`steps.jsonl` as soon as it is computed. When the search resumes, it is read instead of computed.
 
 A strategy draws the same random numbers whether a result is read or computed, and JSON preserves
 floats exactly. So a resumed search ends with the same bits as an uninterrupted one.
@@ -21,7 +21,7 @@ from untrained.progress import Progress, ProgressCallback
 from untrained.readers.json_file import parse_json
 from untrained.version import __version__
 
-FILE = "notes.jsonl"
+FILE = "steps.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,10 @@ class StepLog:
         if self._path is None:
             return
         line = {
-            "of": self._fingerprint,
+            "dependencies": self._fingerprint,
             "key": key,
             "seconds": step.seconds,
-            "answer": step.result,
+            "result": step.result,
         }
         try:
             with self._path.open("a", encoding="utf-8") as file:
@@ -151,7 +151,7 @@ def _read_steps(path: Path, fingerprint: str) -> Iterator[tuple[str, LoggedStep]
     for line in lines:
         try:
             entry = parse_json(line)
-            if entry["of"] == fingerprint:
-                yield entry["key"], LoggedStep(entry["answer"], entry["seconds"])
+            if entry["dependencies"] == fingerprint:
+                yield entry["key"], LoggedStep(entry["result"], entry["seconds"])
         except (ValueError, KeyError, TypeError):
             continue

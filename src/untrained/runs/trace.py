@@ -1,6 +1,6 @@
 """Files in the run folder that describe what a strategy did, for the report.
 
-`trace.json` holds one entry per step, `belief.json` the predictions of the strategy's final model.
+`trace.json` holds one entry per step, `prediction.json` the predictions of the strategy's final model.
 Both are frozen dataclasses of the strategy, written as plain JSON with architectures in their
 notation.
 """
@@ -15,7 +15,7 @@ from untrained.readers.json_file import parse_json
 from untrained.types import Arch
 
 TRACE = "trace.json"
-BELIEF = "belief.json"
+PREDICTION = "prediction.json"
 TraceStep = dict[str, Any]
 
 
@@ -28,7 +28,7 @@ def write_trace(folder: Path, strategy: object) -> None:
     if predict is not None:
         prediction = predict()
         if prediction:
-            _write_json(folder / BELIEF, prediction)
+            _write_json(folder / PREDICTION, prediction)
 
 
 def read_trace(folder: str | Path) -> list[TraceStep]:
@@ -36,9 +36,9 @@ def read_trace(folder: str | Path) -> list[TraceStep]:
     return _read_json(Path(folder, TRACE)) or []
 
 
-def read_belief(folder: str | Path) -> dict[str, Any] | None:
+def read_prediction(folder: str | Path) -> dict[str, Any] | None:
     """Read the prediction of a strategy; None if there is none or it cannot be read."""
-    prediction: dict[str, Any] | None = _read_json(Path(folder, BELIEF))
+    prediction: dict[str, Any] | None = _read_json(Path(folder, PREDICTION))
     return prediction
 
 

@@ -243,8 +243,8 @@ def conclude_confirmation(
             contrasts.append(compare_groups(proxy_group, other))
     return Confirmation(
         winner=str(winner),
-        reached=trainings.results[winner],
-        by=tuple(winner_groups),
+        winner_result=trainings.results[winner],
+        selected_by=tuple(winner_groups),
         groups=tuple(trained_groups),
         contrasts=tuple(contrasts),
         epochs=trainings.epochs,

@@ -32,7 +32,7 @@ from untrained.reports.search_summary import (
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking, compute_fitnesses, orient_score
 from untrained.runs.reference import describe_consensus
-from untrained.runs.trace import read_belief, read_trace
+from untrained.runs.trace import read_prediction, read_trace
 from untrained.runs.winner import RunRanking, find_winner, read_ranking
 from untrained.spaces import SPACES, Space
 from untrained.spaces.core.diagrams import Diagram, read_diagram
@@ -162,10 +162,10 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         tradeoff=_make_tradeoff(run, ranking, records),
         limits=tuple(limits),
         trace=tuple(read_trace(run.folder)),
-        prediction=read_belief(run.folder),
+        prediction=read_prediction(run.folder),
         seeds=config.seeds,
         stopped_early=run.stopped_early,
-        ending=run.describe_end(),
+        ending=run.describe_end(bool(ranking.standings)),
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         confirmation=Confirmation.read(run),
         training=_read_training(run.folder),

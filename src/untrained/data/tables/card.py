@@ -46,7 +46,7 @@ class TableCard:
 
 def make_table_card(name: str, schema: Schema) -> TableCard:
     """Make the card of a table from its schema."""
-    columns = [_describe_dense(column, column.name in schema.moments) for column in schema.dense]
+    columns = [_describe_dense(column, column.name in schema.timestamps) for column in schema.dense]
     for identifiers in schema.identifiers:
         columns.append(_describe_identifiers(identifiers, schema.floor))
     return TableCard(name, _list_facts(schema), tuple(columns), tuple(_list_problems(schema)))
@@ -70,10 +70,10 @@ def _list_facts(schema: Schema) -> dict[str, str]:
     caution = _warn_of_few_rows(schema.rows[-1], schema.clicks[-1])
     if caution:
         facts["caution"] = caution
-    if schema.dated:
-        verb = "looks" if len(schema.dated) == 1 else "look"
+    if schema.date_candidates:
+        verb = "looks" if len(schema.date_candidates) == 1 else "look"
         facts["proposed"] = (
-            f"time={schema.dated[0]} after the ? of --data ({', '.join(schema.dated)} {verb} like "
+            f"time={schema.date_candidates[0]} after the ? of --data ({', '.join(schema.date_candidates)} {verb} like "
             "a date; the last rows then become the test part)"
         )
     return facts

@@ -20,7 +20,7 @@ from untrained.readers.json_file import parse_json
 from untrained.readers.npz_file import list_npz_names, read_npz_arrays
 
 EncodedRows = NDArray[np.float32]
-VERSION = 3  # of how rows are encoded, and of the files
+VERSION = 4  # of how rows are encoded, and of the files
 SCHEMA = "schema.json"
 VOCABULARIES = "vocabularies.npz"
 
@@ -102,8 +102,8 @@ class Schema:
         bad: Number of rows that could not be used.
         bad_rows: The first few of them, with the reason.
         missing: Texts that stand for a missing value.
-        moments: Columns of a time type, counted in microseconds since 1970.
-        dated: Columns that look like times and do not order the split.
+        timestamps: Columns of a time type, counted in microseconds since 1970.
+        date_candidates: Columns that look like times, if none of them orders the split.
         decimal: Decimal sign of numbers that are text.
         advice: Columns that the user should look at, with the advice.
     """
@@ -119,8 +119,8 @@ class Schema:
     bad: int
     bad_rows: tuple[str, ...]
     missing: tuple[str, ...]
-    moments: tuple[str, ...] = ()
-    dated: tuple[str, ...] = ()
+    timestamps: tuple[str, ...] = ()
+    date_candidates: tuple[str, ...] = ()
     decimal: str = "."
     advice: tuple[tuple[str, str], ...] = ()
 

@@ -108,8 +108,8 @@ def survey_table(table: Table, roles: ColumnRoles, options: TableOptions) -> tup
         bad=bad_rows.count,
         bad_rows=tuple(bad_rows.first),
         missing=table.missing,
-        moments=tuple(name for name in roles.timestamps if name not in useless_columns),
-        dated=() if roles.time else roles.date_candidates,
+        timestamps=tuple(name for name in roles.timestamps if name not in useless_columns),
+        date_candidates=() if roles.time else roles.date_candidates,
         decimal="," if options.has_decimal_comma else ".",
         advice=tuple(kept_advice),
     )

@@ -84,8 +84,8 @@ def _make_group_row(group: TrainedGroup) -> str:
     if values:
         mean = f"{fmean(values):.1f} %"
         best = f"{max(values):.1f} %"
-    results = ["failed" if value is None else f"{value:.1f}" for value in group.reached]
-    failed_count = len(group.reached) - len(values)
+    results = ["failed" if value is None else f"{value:.1f}" for value in group.results]
+    failed_count = len(group.results) - len(values)
     cells = [make_html_cell(f"<b>{escape(group.name)}</b>, {escape(group.about)}", "")]
     for number in (str(len(values)), mean, best, str(failed_count)):
         cells.append(make_text_cell(number, "num"))
