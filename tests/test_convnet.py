@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from untrained.config import LatencyLimit, Limits
 from untrained.spaces import load_space
 from untrained.spaces.convnet import (
+    LARGE_WIDTHS,
     WIDTHS,
     BlockPlan,
     ConvNetResidualBlock,
@@ -13,6 +15,7 @@ from untrained.spaces.convnet import (
     count_stem_halvings,
     plan_blocks,
 )
+from untrained.strategies.limits import ConstrainedSpace
 from untrained.types import Task
 
 space = load_space("convnet")
@@ -122,3 +125,57 @@ def test_sampled_networks_are_at_most_64_wide():
     widths = {space.sample(seed=seed)["width"] for seed in range(300)}
     assert widths == set(WIDTHS)
     assert max(widths) == 64
+
+
+# ------------------------------------------------------------------------------- known designs
+
+
+@pytest.mark.parametrize("side", [8, 16, 28, 32, 64, 224])
+def test_known_designs_are_networks_for_pictures_of_any_size(side):
+    task = Task("noise", (1, side, side), 7)
+    designs = space.known_designs(task)
+    assert {"ResNet-12", "ResNet-20", "MobileNetV2", "ConvNeXt-like"} <= set(designs)
+    for arch in designs.values():
+        network = space.build(arch, task)
+        features = network.blocks(network.stem(torch.zeros(1, 1, side, side)))
+        assert min(features.shape[2:]) >= 4
+        assert network.classifier(features.mean((2, 3))).shape == (1, 7)
+
+
+def test_the_resnet_that_an_engineer_would_write_is_a_known_design():
+    """Stages of 24, 48 and 96 channels and five blocks, which have at most 400 k parameters."""
+    limited = ConstrainedSpace(space, Limits(max_params=400e3))
+    design = limited.list_known_designs()["ResNet-12"]
+    assert design == space.parse(RESNET.format(width=24))
+
+
+@pytest.mark.parametrize("limit", [1e5, 5e5, 5e6])
+def test_known_designs_have_the_largest_width_within_the_limit(limit):
+    task = Task("noise", (3, 32, 32), 10)
+    limited = ConstrainedSpace(space, Limits(max_params=limit), task)
+    designs = limited.list_known_designs()
+    widths = sorted(WIDTHS + LARGE_WIDTHS)
+    allowed_widths = [width for width in widths if count_resnet_params(width) <= limit]
+    assert designs["ResNet-12"]["width"] == allowed_widths[-1]
+    for arch in designs.values():
+        assert space.counts(arch, task).params <= limit
+
+
+def test_known_designs_that_fit_at_no_width_are_left_out():
+    """Stages of 8, 16 and 32 channels: 42,626 parameters, fewer than all other designs but one."""
+    limited = ConstrainedSpace(space, Limits(max_params=count_resnet_params(8)))
+    assert set(limited.list_known_designs()) == {"ResNet-12", "ConvNeXt-like"}
+    assert ConstrainedSpace(space, Limits(max_params=1000)).list_known_designs() == {}
+
+
+def test_known_designs_are_narrower_if_they_are_too_slow():
+    """A network of width w takes w milliseconds here."""
+    limits = Limits(max_params=1e6, max_latency=LatencyLimit(0.0205))
+    limited = ConstrainedSpace(space, limits, latency=lambda arch: arch["width"] * 1e-3)
+    designs = limited.list_known_designs()
+    assert {arch["width"] for name, arch in designs.items() if name != "ResNet-18"} == {20}
+
+
+def test_known_designs_without_limits_have_the_width_that_they_were_written_with():
+    assert ConstrainedSpace(space).list_known_designs() == space.known_designs()
+    assert space.known_designs()["ResNet-18"]["width"] == 64

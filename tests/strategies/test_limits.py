@@ -1,6 +1,7 @@
 """Limits: how they are parsed, how sizes are counted, and that `ConstrainedSpace` keeps them."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -311,8 +312,12 @@ def scaled(choose, task):
     """A width from 1 to 40, of which 1 to 4 are sampled, and a number of layers."""
     width = choose("width", (1, 2, 3, 4), also=tuple(range(5, 41)))
     layers = choose("layers", (1, 2, 3))
-    hidden = [nn.Linear(width, width) for _ in range(layers - 1)]
-    return nn.Sequential(nn.Flatten(), nn.Linear(192, width), *hidden, nn.Linear(width, 4))
+
+    def build():
+        hidden = [nn.Linear(width, width) for _ in range(layers - 1)]
+        return nn.Sequential(nn.Flatten(), nn.Linear(192, width), *hidden, nn.Linear(width, 4))
+
+    return build
 
 
 def count_scaled_params(arch) -> int:
@@ -394,6 +399,41 @@ def test_a_scale_that_is_no_choice_is_refused():
     space = ConstrainedSpace(mistyped, Limits(max_params=1000))
     with pytest.raises(UsageError, match=r"'witdh' is not a choice of width=.; name .*: width$"):
         space.sample(np.random.default_rng(0))
+
+
+def list_designs(task):
+    return {"deep": "width=2,layers=3", f"for {task.num_classes} classes": "width=3,layers=1"}
+
+
+def test_a_space_of_the_user_may_have_known_designs():
+    space = replace(scaled, hooks=replace(scaled.hooks, known_designs=list_designs))
+    task = replace(TASK, num_classes=9)
+    assert space.known_designs(task) == {
+        "deep": scaled.parse("width=2,layers=3"),
+        "for 9 classes": scaled.parse("width=3,layers=1"),
+    }
+    # The wider of 5 and 6 does not fit: 193 w + 2 (w + 1) w + 4 (w + 1) is 1266 for w = 6.
+    limited = ConstrainedSpace(space, Limits(max_params=1265))
+    assert str(limited.list_known_designs()["deep"]) == "width=5,layers=3"
+    assert ConstrainedSpace(scaled, Limits(max_params=1265)).list_known_designs() == {}
+
+
+def test_known_designs_that_are_not_in_the_space_are_refused():
+    hooks = replace(scaled.hooks, known_designs=lambda task: {"wrong": "width=99,layers=1"})
+    space = ConstrainedSpace(replace(scaled, hooks=hooks))
+    with pytest.raises(UsageError, match="width=99"):
+        space.list_known_designs()
+
+
+def test_known_designs_of_a_space_without_scale_keep_their_size():
+    small = "c0=1," + ",".join(f"c{i}=0" for i in range(1, 10))
+    large = ",".join(f"c{i}=3" for i in range(10))
+    hooks = replace(ten.hooks, known_designs=lambda task: {"small": small, "large": large})
+    space = ConstrainedSpace(replace(ten, hooks=hooks), Limits(max_params=500))
+    # Of widths 2 and 31.
+    assert {name: params(arch) for name, arch in space.list_known_designs().items()} == {
+        "small": 398
+    }
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from math import prod
 
 from torch import Tensor, nn
 
+from untrained.spaces.convnet_designs import write_designs
 from untrained.spaces.core.counts import Counts, halve_shape
 from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.spaces.core.inverted_residual import ConvNormReLU, InvertedPlan, InvertedResidual
@@ -30,7 +31,7 @@ EXPANSIONS = {"inverted": (2, 4, 6), "convnext": (2, 4)}
 DEPTHS = (1, 2, 3, 4, 5)
 # The first width, from which the widths of all stages follow. Steps are small, so that a network
 # can come close to a limit.
-WIDTHS = (8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 36, 40, 44, 48, 56, 64)
+WIDTHS = (8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 56, 64)
 # Only for limits that leave room for them: they would make a search without limits slow.
 LARGE_WIDTHS = (72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384)
 # Width of a stage divided by the width of the stage before.
@@ -234,6 +235,14 @@ def _compute_size() -> int:
     return len(WIDTHS) * networks
 
 
+def _list_designs(task: Task) -> dict[str, str]:
+    """Return the known designs for pictures of the size of a task."""
+    shape = task.input_shape[1:]
+    for _ in range(count_stem_halvings(task)):
+        shape = halve_shape(shape)
+    return write_designs(min(shape))
+
+
 @register_space
 @space(
     task=Task("cifar10", (3, 32, 32), 10),
@@ -241,6 +250,7 @@ def _compute_size() -> int:
     size=_compute_size(),
     counts=_count_network,
     scale="width",
+    known_designs=_list_designs,
 )
 def convnet(choose: Choose, task: Task) -> NetworkBuilder:
     """Stages of residual, inverted residual or ConvNeXt blocks for pictures of 16 to 384 pixels."""

@@ -185,6 +185,19 @@ class ConstrainedSpace:
             return child
         return self.mutate(a, rng)
 
+    def list_known_designs(self) -> dict[str, Arch]:
+        """Return the known designs of the space by name, each as large as the limits allow.
+
+        Designs that satisfy the limits at no scale are left out. Without limits they have the size
+        that they were written with.
+        """
+        designs = {}
+        for name, arch in self.space.known_designs(self.task).items():
+            fitting_arch = self._fit_design(arch)
+            if fitting_arch is not None:
+                designs[name] = fitting_arch
+        return designs
+
     # Supernets of different spaces share no type.
     def supernet(self, device: str = "cpu") -> Any:
         """Return the supernet of the space for the same task."""
@@ -226,6 +239,22 @@ class ConstrainedSpace:
         if largest is None:
             return scaled_archs[0]
         return largest
+
+    def _fit_design(self, design: Arch) -> Arch | None:
+        """Return a design at the largest scale that satisfies all limits; None if none does."""
+
+        def is_allowed(arch: Arch) -> bool:
+            return self.find_violation(arch) is None
+
+        filled = self._fill_limits(design)
+        if is_allowed(filled):
+            return filled
+        if self.space.scale is None:
+            return None
+        # Latency is measured, which takes time. So smaller scales are tried only if necessary.
+        scaled_archs = self.space.list_scaled(design)
+        smaller_archs = scaled_archs[: scaled_archs.index(filled)]
+        return _find_largest(smaller_archs, is_allowed)
 
     def _check_limits(self, arch: Arch) -> LimitViolation | None:
         limits = self.limits

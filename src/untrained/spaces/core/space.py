@@ -7,7 +7,7 @@ without building anything). It raises `InvalidArch("reason")` if choices exclude
 them. Sampling, mutation, crossover, enumeration, printing and parsing follow from these calls.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from inspect import getdoc, signature
@@ -45,6 +45,7 @@ NetworkFunction = Callable[..., nn.Module | NetworkBuilder]
 SampleFunction = Callable[["Space", np.random.Generator], Arch]
 MutateFunction = Callable[["Space", Arch, np.random.Generator], Arch]
 CountsFunction = Callable[["Space", Arch, Task], Counts | None]
+DesignsFunction = Callable[[Task], Mapping[str, str]]
 
 SPACES: Registry["Space"] = Registry("space")
 DEFAULT_TASK = Task("digits", (3, 32, 32), 10)
@@ -72,6 +73,7 @@ class SpaceHooks:
     supernet: Callable[..., Any] | None = None
     counts: CountsFunction | None = None
     scale: str | None = None
+    known_designs: DesignsFunction | None = None
 
 
 @dataclass(frozen=True)
@@ -421,6 +423,24 @@ class Space:
             return None
         return self.hooks.counts(self, arch, task or self.task)
 
+    def known_designs(self, task: Task | None = None) -> dict[str, Arch]:
+        """Return known designs for a task by name; none if the space names none.
+
+        Args:
+            task: What they are for; by default the task of the space.
+
+        Raises:
+            UsageError: A design is not in the space.
+        """
+        if self.hooks.known_designs is None:
+            return {}
+        try:
+            texts = self.hooks.known_designs(task or self.task)
+        except (Exception, SystemExit) as error:
+            subject = f"the space {self.name}"
+            raise user_code_error(subject, "when asked for its known designs", error) from error
+        return {name: self.parse(text) for name, text in texts.items()}
+
     def draw(self, arch: Arch, task: Task | None = None) -> Diagram:
         """Return what a drawing of `arch` shows: its cells, stages or layers, as plain data.
 
@@ -478,6 +498,7 @@ def space(
     supernet: Callable[..., Any] = ...,
     counts: CountsFunction = ...,
     scale: str = ...,
+    known_designs: DesignsFunction = ...,
 ) -> Callable[[NetworkFunction], Space]: ...
 
 
@@ -505,6 +526,8 @@ def space(
               and multiply-adds. It returns None for a task that it does not cover.
             * `scale`: name of a choice with numbers as options; networks grow with it. If a search
               limits the size of networks, it sets this choice as large as the limits allow.
+            * `known_designs`: function `(task)` that returns architectures by name, as text. A
+              search that ends with trainings compares its candidates with them.
 
     Returns:
         The space, or a decorator if only hooks are given.

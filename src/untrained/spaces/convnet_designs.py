@@ -1,0 +1,147 @@
+"""Known designs as architectures of the space `convnet`: what an engineer would train by hand.
+
+They follow the papers in the kind of block, kernels, expansions and the ratio of widths and depths,
+for pictures of 16 to 48 pixels after the stem. They differ in details that are the same for all
+networks of `convnet`: ReLU instead of other activations in inverted blocks, no layer scale, and a
+linear classifier without hidden layer.
+
+| design | paper |
+|---|---|
+| ResNet-12, ResNet-14, ResNet-20 | He et al., CVPR 2016 (arXiv:1512.03385), section 4.2, of 6n + 2 layers |
+| ResNet-18 | the same paper, table 1 |
+| MobileNetV2 | Sandler et al., CVPR 2018 (arXiv:1801.04381), table 2 |
+| MobileNetV3-like | Howard et al., ICCV 2019 (arXiv:1905.02244), table 1 |
+| EfficientNet-like | Tan and Le, ICML 2019 (arXiv:1905.11946), table 1 |
+| ConvNeXt-like | Liu et al., CVPR 2022 (arXiv:2201.03545) |
+"""
+
+from dataclasses import dataclass
+
+from untrained.spaces.core.notation import PairNotation
+from untrained.types import Choice
+
+# Pictures are not halved below this side.
+_MIN_SIDE = 4
+
+
+@dataclass(frozen=True)
+class DesignStage:
+    """One stage of a design.
+
+    Attributes:
+        kind: Kind of block.
+        depth: Number of blocks.
+        growth: Width divided by that of the stage before; not used for the first stage.
+        kernel: Side of the kernel.
+        expansion: Widening inside the block; not used for residual blocks.
+        squeeze: Whether blocks have squeeze-and-excitation.
+    """
+
+    kind: str
+    depth: int
+    growth: float = 2.0
+    kernel: int = 3
+    expansion: int = 6
+    squeeze: bool = False
+
+
+@dataclass(frozen=True)
+class Design:
+    """A known design.
+
+    Attributes:
+        name: Name in reports.
+        width: Width of the first stage, if no limit decides.
+        stages: The stages.
+        min_side: Smallest side of the pictures, after the stem, that it is meant for.
+    """
+
+    name: str
+    width: int
+    stages: tuple[DesignStage, ...]
+    min_side: int = 1
+
+    def write(self, side: int) -> str:
+        """Return the architecture for pictures of a side after the stem, in the space's notation.
+
+        Stages after the first halve the picture, as long as it stays large enough.
+        """
+        genes: list[tuple[str, Choice]] = [("width", self.width), ("stages", len(self.stages))]
+        for index, stage in enumerate(self.stages):
+            if index > 0:
+                halved_side = (side + 1) // 2
+                stride = 1
+                if halved_side >= _MIN_SIDE:
+                    stride = 2
+                    side = halved_side
+                genes.append((f"stride{index}", stride))
+                genes.append((f"growth{index}", stage.growth))
+            genes.append((f"kind{index}", stage.kind))
+            genes.append((f"kernel{index}", stage.kernel))
+            if stage.kind != "residual":
+                genes.append((f"expansion{index}", stage.expansion))
+            genes.append((f"depth{index}", stage.depth))
+            genes.append((f"se{index}", stage.squeeze))
+        return PairNotation().format(tuple(genes))
+
+
+def _make_resnet(name: str, width: int, depths: tuple[int, ...], min_side: int = 1) -> Design:
+    stages = tuple(DesignStage("residual", depth) for depth in depths)
+    return Design(name, width, stages, min_side)
+
+
+# The most different designs come first, for searches with room for a few only.
+DESIGNS = (
+    _make_resnet("ResNet-12", 32, (1, 2, 2)),
+    Design(
+        "MobileNetV2",
+        24,
+        (
+            DesignStage("inverted", 2),
+            DesignStage("inverted", 3, growth=1.5),
+            DesignStage("inverted", 4),
+            DesignStage("inverted", 3, growth=1.5),
+        ),
+    ),
+    Design(
+        "EfficientNet-like",
+        24,
+        (
+            DesignStage("inverted", 2, squeeze=True),
+            DesignStage("inverted", 2, growth=1.5, kernel=5, squeeze=True),
+            DesignStage("inverted", 3, squeeze=True),
+            DesignStage("inverted", 3, growth=1.5, kernel=5, squeeze=True),
+        ),
+    ),
+    Design(
+        "ConvNeXt-like",
+        40,
+        (
+            DesignStage("convnext", 2, kernel=7, expansion=4),
+            DesignStage("convnext", 4, kernel=7, expansion=4),
+            DesignStage("convnext", 2, kernel=7, expansion=4),
+        ),
+    ),
+    _make_resnet("ResNet-20", 16, (3, 3, 3)),
+    Design(
+        "MobileNetV3-like",
+        24,
+        (
+            DesignStage("inverted", 2, expansion=4),
+            DesignStage("inverted", 3, growth=1.5, kernel=5, expansion=4, squeeze=True),
+            DesignStage("inverted", 4, expansion=2),
+            DesignStage("inverted", 3, growth=1.5, kernel=5, squeeze=True),
+        ),
+    ),
+    _make_resnet("ResNet-14", 32, (2, 2, 2)),
+    _make_resnet("ResNet-18", 64, (2, 2, 2, 2), min_side=32),
+)
+
+
+def write_designs(side: int) -> dict[str, str]:
+    """Return the designs for pictures of a side after the stem: architectures by name."""
+    designs = {}
+    for design in DESIGNS:
+        if side >= design.min_side:
+            designs[design.name] = design.write(side)
+    return designs
