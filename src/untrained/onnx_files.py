@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,11 @@ def import_extra(module: str, package: str = "") -> Any:
         raise UsageError(
             f"{package or module} is not installed: pip install {packages} (or 'untrained[export]')"
         ) from error
+
+
+def can_run_onnx() -> bool:
+    """Return whether the packages that write and run ONNX files are installed."""
+    return all(find_spec(package) is not None for package in ("onnx", "onnxscript", "onnxruntime"))
 
 
 def write_onnx(
@@ -78,6 +84,35 @@ def write_onnx(
         )
     written = onnx.load(str(path), load_external_data=False)
     return int(written.opset_import[0].version)
+
+
+def write_traced_onnx(network: nn.Module, samples: Tensor, path: Path) -> None:
+    """Write a network as an ONNX file that accepts only the batch size of `samples`, quickly.
+
+    torch's earlier exporter traces one forward pass, which is about ten times faster than
+    `write_onnx`. ONNX Runtime optimises both files to the same operations, so they are equally
+    fast. A network that this exporter does not support is written with `write_onnx`.
+
+    Args:
+        network: The network. It is put into evaluation mode.
+        samples: A batch of inputs of the network.
+        path: The file to write.
+    """
+    import_extra("onnx")
+    import_extra("onnxscript")
+    network.eval()
+    try:
+        with _silence_exporter(), torch.no_grad():
+            torch.onnx.export(
+                network,
+                (samples,),
+                path,
+                input_names=["input"],
+                output_names=["output"],
+                dynamo=False,
+            )
+    except Exception:  # the exporter raises errors of many types
+        write_onnx(network, samples, path)
 
 
 def open_onnx(path: Path, threads: int) -> Callable[[Tensor], Tensor]:

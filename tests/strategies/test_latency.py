@@ -20,12 +20,15 @@ from tests.records import make_record
 from tests.strategies.toys import TASK, ten
 from untrained import search
 from untrained.config import LatencyLimit, Limits
+from untrained.engine.executors.pool import PoolExecutor
 from untrained.errors import UsageError
+from untrained.onnx_files import measure_disagreement, open_onnx, write_traced_onnx
 from untrained.probe.flops import Operation
 from untrained.runs.ranking import rank_records
 from untrained.runs.winner import find_too_slow
 from untrained.spaces import load_space
 from untrained.spaces.nasbench201 import make_arch_from_index
+from untrained.strategies import latency as _latency
 from untrained.strategies import max_latency as _max_latency
 from untrained.strategies.latency import (
     Latency,
@@ -34,7 +37,7 @@ from untrained.strategies.latency import (
     compute_leave_one_out_error,
 )
 from untrained.strategies.limits import ConstrainedSpace, NetworkSize
-from untrained.strategies.max_latency import LatencyEstimator
+from untrained.strategies.max_latency import LatencyEstimator, LatencyMeter
 from untrained.strategies.search_limits import SearchLimits
 from untrained.types import Arch
 
@@ -67,7 +70,7 @@ class Slow(nn.Module):
 
 
 @pytest.mark.alone
-def test_the_timer_measures_the_median_after_a_warm_up():
+def test_the_timer_leaves_out_slow_passes_after_a_warm_up():
     network = Slow(0.01)
     threads = torch.get_num_threads()
     result = LatencyTimer(batch=4, threads=1, runs=20, warm_up=3).time_network(network, (3, 5))
@@ -128,6 +131,82 @@ def test_any_function_can_be_timed():
     )
     assert len(calls) == 6
     assert 0.002 <= result.seconds < 0.02
+
+
+class FakeClock:
+    """A clock that every forward pass advances by the next of some durations."""
+
+    def __init__(self, durations: list[float]) -> None:
+        self.durations = durations
+        self.passes = 0
+        self.seconds = 0.0
+
+    def read(self) -> float:
+        return self.seconds
+
+    def run_pass(self) -> None:
+        self.seconds += self.durations[self.passes]
+        self.passes += 1
+
+
+def time_with_fake_clock(monkeypatch, durations: list[float], runs: int) -> tuple[float, int]:
+    """Return the latency and the number of passes of a function with these durations."""
+    clock = FakeClock(durations)
+    monkeypatch.setattr(_latency, "perf_counter", clock.read)
+    result = LatencyTimer(runs=runs, warm_up=0).time_function(clock.run_pass)
+    return result.seconds, clock.passes
+
+
+def test_passes_that_other_processes_slow_down_do_not_count(monkeypatch):
+    """Eight of ten passes take six times as long, so all are repeated, three times in total."""
+    durations = [6.0, 1.0, 6.0, 6.0, 6.0, 6.0, 6.0, 1.0, 6.0, 6.0] * 3
+    assert time_with_fake_clock(monkeypatch, durations, 10) == (1.0, 30)
+
+
+def test_passes_are_repeated_until_the_machine_is_quiet(monkeypatch):
+    """In the first round two of ten passes are fast. With the second, most passes are fast."""
+    durations = [5.0] * 8 + [1.0] * 2 + [1.0] * 10 + [7.0] * 10
+    assert time_with_fake_clock(monkeypatch, durations, 10) == (1.0, 20)
+
+
+def test_equal_passes_are_not_repeated(monkeypatch):
+    assert time_with_fake_clock(monkeypatch, [1.0, 1.25] * 5, 10) == (1.0, 10)
+
+
+@pytest.mark.alone
+def test_busy_processes_change_the_latency_in_onnx_runtime_by_less_than_half():
+    """Four busy processes per measurement: more than the cores of a small machine."""
+    pytest.importorskip("onnxruntime")
+    layers = [nn.Conv2d(3, 16, 3, padding=1)]
+    for _ in range(12):
+        layers.append(nn.Conv2d(16, 16, 3, padding=1))
+    network = nn.Sequential(*layers)
+    timer = LatencyTimer(runtime="onnx", runs=20)
+    quiet = []
+    busy = []
+    for _ in range(3):
+        quiet.append(timer.time_network(network, (3, 64, 64)).seconds)
+        processes = []
+        for _ in range(4):
+            processes.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+        try:
+            time.sleep(0.3)
+            busy.append(timer.time_network(network, (3, 64, 64)).seconds)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+    assert np.mean(busy) < 1.5 * np.mean(quiet)
+
+
+def test_the_file_for_measuring_computes_what_the_network_computes(tmp_path):
+    pytest.importorskip("onnxruntime")
+    space = load_space("nasbench201(channels=2,cells=1)")
+    network = space.build(make_arch_from_index(1462)).eval()
+    inputs = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    write_traced_onnx(network, inputs, tmp_path / "network.onnx")
+    run_onnx = open_onnx(tmp_path / "network.onnx", threads=1)
+    assert measure_disagreement(network, run_onnx, inputs) < 1e-4
 
 
 # ------------------------------------------------------------------------------------ predicting
@@ -272,6 +351,108 @@ def test_a_measured_architecture_is_not_measured_again():
     assert measured == [arch]
 
 
+def test_a_search_measures_at_most_64_architectures():
+    """All latencies are near the limit, so every prediction would be doubtful."""
+    rng = np.random.default_rng(0)
+    estimator = LatencyEstimator(
+        LatencyModel(list_operations),
+        lambda arch: 0.01 * (1 + 0.2 * rng.random()),
+        LatencyLimit(0.011),
+    )
+    archs = {*sample_archs(200)}
+    for arch in archs:
+        estimator.estimate_seconds(arch)
+    assert estimator.measured == 64
+    assert estimator.predicted == len(archs) - 64
+
+
+def make_meter_with_runtimes(monkeypatch, failing: set[str]) -> tuple[LatencyMeter, list[str]]:
+    """Return a meter in whose runtimes `failing` no network runs, and the list of attempts."""
+    attempts = []
+
+    def time_network(timer, network, input_shape):
+        attempts.append(timer.runtime)
+        if timer.runtime in failing:
+            raise RuntimeError("unsupported")
+        return Latency(0.001, 1, 1, "cpu", timer.runtime, timer.runs, timer.warm_up)
+
+    monkeypatch.setattr(LatencyTimer, "time_network", time_network)
+    return LatencyMeter(ten, TASK, "cpu"), attempts
+
+
+@pytest.mark.parametrize(
+    ("failing", "runtime"),
+    [(set(), "onnx"), ({"onnx"}, "torch"), ({"onnx", "torch"}, "onnx")],
+)
+def test_the_first_network_decides_the_runtime_and_the_measure_names_it(
+    monkeypatch, failing, runtime
+):
+    pytest.importorskip("onnxruntime")
+    meter, attempts = make_meter_with_runtimes(monkeypatch, failing)
+    first, second = sample_archs(2)
+    measure = f"latency(runtime={runtime},batch=1,threads=1,runs=7)@2"
+    for arch in (first, second):
+        record = meter.measure(arch, 7)
+        assert record.measure == measure
+        assert (record.error is None) == (failing != {"onnx", "torch"})
+    assert attempts[-2:] == [runtime, runtime]
+
+
+def test_without_onnx_runtime_networks_are_measured_in_torch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    meter, attempts = make_meter_with_runtimes(monkeypatch, set())
+    record = meter.measure(sample_archs(1)[0], 7)
+    assert record.measure == "latency(runtime=torch,batch=1,threads=1,runs=7)@2"
+    assert attempts == ["torch"]
+
+
+@pytest.mark.parametrize("strategy", ["random", "evolution(population=4)"])
+def test_no_worker_computes_while_a_latency_is_measured(tmp_path, monkeypatch, strategy):
+    """Workers start after the first measurements, and get nothing to do during later ones."""
+    events = []
+    start_workers = PoolExecutor.__init__
+    map_groups = PoolExecutor.map
+
+    def record_start(executor, *args):
+        events.append("start")
+        start_workers(executor, *args)
+
+    def record_map(executor, groups):
+        events.append("busy")
+        try:
+            yield from map_groups(executor, groups)
+        finally:
+            events.append("idle")
+
+    def record_measurement(meter, arch, timer):
+        events.append("measure")
+        return 0.001
+
+    monkeypatch.setattr(PoolExecutor, "__init__", record_start)
+    monkeypatch.setattr(PoolExecutor, "map", record_map)
+    monkeypatch.setattr(LatencyMeter, "_time_arch", record_measurement)
+    search(
+        "nasbench201(channels=2,cells=1)",
+        "params",
+        strategy,
+        data="noise",
+        run=tmp_path / "run",
+        budget=12,
+        workers=2,
+        limits={"latency": "5ms"},
+    )
+    assert events[0] == "measure"
+    assert events.count("start") == 1
+    is_busy = False
+    for event in events:
+        if event == "measure":
+            assert not is_busy
+        elif event != "start":
+            is_busy = event == "busy"
+    assert not is_busy
+    assert events[-1] == "measure"  # the finalists
+
+
 def test_finalists_are_measured_and_none_over_the_limit_stays(monkeypatch):
     """The slower half of 30 is over the limit. The best ten are measured from the first downwards, then
     the last three, as contenders. The next in the ranking replaces one that is too slow."""
@@ -354,6 +535,8 @@ def test_every_finalist_keeps_the_limit_when_a_new_process_measures_it(tmp_path,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(_max_latency, "SEARCH_RUNS", 3)
     monkeypatch.setattr(_max_latency, "FINAL_RUNS", 5)
+    # In ONNX, networks do not sleep.
+    monkeypatch.setattr(_max_latency, "can_run_onnx", lambda: False)
     Path("waiting.py").write_text(WAITING)
     options = {"data": "noise", "run": "run", "budget": 6, "workers": 1}
     result = search("./waiting.py:waiting", "params", limits={"latency": "50ms@cpu"}, **options)

@@ -4,12 +4,12 @@ The latency limit of a search is in `max_latency.py`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import get_clock_info, perf_counter, thread_time
 from typing import Literal
 
 import numpy as np
@@ -19,16 +19,23 @@ from torch import Tensor, nn
 
 from untrained.engine.threads import use_threads
 from untrained.errors import UsageError
-from untrained.onnx_files import open_onnx, write_onnx
+from untrained.onnx_files import open_onnx, write_traced_onnx
 from untrained.probe.flops import Operation
 from untrained.types import Arch
 
 Array = NDArray[np.float64]
+Runtime = Literal["torch", "onnx"]
 # A kind of operation, and what is counted of it: "calls", "flops" or "bytes".
 Feature = tuple[str, str]
 
 # Penalties of the ridge regression to choose from.
 _PENALTIES = np.geomspace(1e-8, 1e2, 21)
+# The latency is the time of the forward pass at this quantile. Other processes make passes slower
+# and never faster, so the fast passes tell how long the network takes by itself.
+_QUANTILE = 0.1
+# All passes are repeated while their median exceeds the quantile by this factor.
+_MAX_SPREAD = 1.25
+_MAX_ROUNDS = 3
 
 
 # ------------------------------------------------------------------------------------- measuring
@@ -36,7 +43,17 @@ _PENALTIES = np.geomspace(1e-8, 1e2, 21)
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """The median time of a forward pass, and how it was measured."""
+    """The time of a forward pass, and how it was measured.
+
+    Attributes:
+        seconds: The time that a tenth of the forward passes do not exceed.
+        batch: Number of samples in the input.
+        threads: Number of CPU threads.
+        device: Where the network ran.
+        runtime: "torch", or "onnx" for ONNX Runtime.
+        runs: Number of timed forward passes. They are repeated if their times differ too much.
+        warm_up: Number of forward passes before the timed ones.
+    """
 
     seconds: float
     batch: int
@@ -51,13 +68,18 @@ class Latency:
 class LatencyTimer:
     """Measures the latency of networks.
 
+    Other processes slow down forward passes, so the latency is the time of the fast ones (their
+    tenth percentile). If the median is much higher, the passes are repeated. The time is CPU time
+    if the network computes in one thread of ONNX Runtime, because a slow network is interrupted in
+    every pass on a busy machine.
+
     Attributes:
         device: Where networks run.
         batch: Number of samples in the input.
         threads: Number of CPU threads. Several threads wait for each other at every layer, so on a
             busy machine a network of 0.3 ms can take 50 ms (dev/LOG.md).
         runtime: "torch", or "onnx" for ONNX Runtime.
-        runs: Number of timed forward passes. The latency is their median.
+        runs: Number of timed forward passes.
         warm_up: Number of forward passes before the timed ones.
 
     Raises:
@@ -67,7 +89,7 @@ class LatencyTimer:
     device: str = "cpu"
     batch: int = 1
     threads: int = 1
-    runtime: Literal["torch", "onnx"] = "torch"
+    runtime: Runtime = "torch"
     runs: int = 30
     warm_up: int = 5
 
@@ -87,7 +109,7 @@ class LatencyTimer:
             input_shape: Shape of one sample.
 
         Returns:
-            The median time, and how it was measured.
+            The latency, and how it was measured.
         """
         generator = torch.Generator().manual_seed(0)
         inputs = torch.randn(self.batch, *input_shape, generator=generator)
@@ -97,10 +119,17 @@ class LatencyTimer:
 
     def time_function(self, function: Callable[[], object]) -> Latency:
         """Measure a function, such as a forward pass on fixed inputs."""
+        clock = self._choose_clock()
         with use_threads(self.threads), torch.inference_mode():
             for _ in range(self.warm_up):
                 function()
-            seconds = median(_time_once(function) for _ in range(self.runs))
+            times = []
+            for _ in range(_MAX_ROUNDS):
+                for _ in range(self.runs):
+                    times.append(_time_once(function, clock))
+                seconds = _find_low_time(times)
+                if median(times) <= _MAX_SPREAD * seconds:
+                    break
         return Latency(
             seconds=seconds,
             batch=self.batch,
@@ -110,6 +139,13 @@ class LatencyTimer:
             runs=self.runs,
             warm_up=self.warm_up,
         )
+
+    def _choose_clock(self) -> Callable[[], float]:
+        """Return the CPU time of this thread if the whole forward pass runs in it."""
+        is_fine = get_clock_info("thread_time").resolution <= 1e-6
+        if self.runtime == "onnx" and self.threads == 1 and is_fine:
+            return thread_time
+        return perf_counter
 
     def _prepare_torch(self, network: nn.Module, inputs: Tensor) -> Callable[[], object]:
         """Return a function that runs one forward pass in torch."""
@@ -128,15 +164,21 @@ class LatencyTimer:
         """Return a function that runs one forward pass in ONNX Runtime."""
         with TemporaryDirectory() as folder:
             path = Path(folder, "network.onnx")
-            write_onnx(network, inputs, path)
+            write_traced_onnx(network, inputs, path)
             model = open_onnx(path, self.threads)
         return lambda: model(inputs)
 
 
-def _time_once(function: Callable[[], object]) -> float:
-    start = perf_counter()
+def _time_once(function: Callable[[], object], clock: Callable[[], float]) -> float:
+    start = clock()
     function()
-    return perf_counter() - start
+    return clock() - start
+
+
+def _find_low_time(times: list[float]) -> float:
+    """Return the time that a tenth of the forward passes do not exceed."""
+    index = int(_QUANTILE * len(times))
+    return sorted(times)[index]
 
 
 # ------------------------------------------------------------------------------------ predicting
@@ -161,19 +203,25 @@ class LatencyModel:
     Attributes:
         observed: Measured latency in seconds by architecture.
         error: The error; None before two measurements.
+        left_out_predictions: The prediction x_i w_(i) for every measured architecture.
     """
 
     def __init__(self, list_operations: Callable[[Arch], Iterable[Operation]]) -> None:
         self._list_operations = list_operations
         self.observed: dict[Arch, float] = {}
         self.error: float | None = None
+        self.left_out_predictions: dict[Arch, float] = {}
         self._features: dict[Arch, Counter[Feature]] = {}
         self._columns: list[Feature] = []
         self._weights: Array = np.zeros(0)
 
     def observe(self, arch: Arch, seconds: float) -> None:
         """Add a measurement."""
-        self.observed[arch] = seconds
+        self.observe_all({arch: seconds})
+
+    def observe_all(self, seconds_by_arch: Mapping[Arch, float]) -> None:
+        """Add measurements."""
+        self.observed.update(seconds_by_arch)
         if len(self.observed) > 1:
             self._fit()
 
@@ -204,6 +252,8 @@ class LatencyModel:
         errors = [compute_leave_one_out_error(U, s, penalty) for penalty in _PENALTIES]
         penalty = _PENALTIES[int(np.argmin(errors))]
         self.error = min(errors)
+        left_out = y * (1 - compute_leave_one_out_residuals(U, s, penalty))
+        self.left_out_predictions = dict(zip(self.observed, left_out.tolist(), strict=True))
         projections = U.T @ np.ones(len(y))
         scaled_weights = V.T @ (s / (s**2 + penalty) * projections)
         # The columns of A were divided by their norms.
@@ -228,8 +278,8 @@ class LatencyModel:
         return np.array([float(features[column]) for column in self._columns])
 
 
-def compute_leave_one_out_error(U: Array, s: Array, penalty: float) -> float:
-    """Return the error of ridge regression with target 1 when each row is left out in turn.
+def compute_leave_one_out_residuals(U: Array, s: Array, penalty: float) -> Array:
+    """Return the residuals of ridge regression with target 1 when each row is left out in turn.
 
     With H = U diag(s^2 / (s^2 + penalty)) U^T and residuals r = 1 - H 1, the residual of row i in
     a fit without it is r_i / (1 - H_ii), so no second fit is needed.
@@ -238,7 +288,16 @@ def compute_leave_one_out_error(U: Array, s: Array, penalty: float) -> float:
         U: Left singular vectors of A, (n, k).
         s: Singular values of A, (k,).
         penalty: The penalty.
+
+    Returns:
+        The residuals, (n,).
     """
     H = (U * (s**2 / (s**2 + penalty))) @ U.T
-    residuals = (1 - H.sum(1)) / np.maximum(1 - np.diag(H), 1e-9)
+    residuals: Array = (1 - H.sum(1)) / np.maximum(1 - np.diag(H), 1e-9)
+    return residuals
+
+
+def compute_leave_one_out_error(U: Array, s: Array, penalty: float) -> float:
+    """Return the root mean square of `compute_leave_one_out_residuals`."""
+    residuals = compute_leave_one_out_residuals(U, s, penalty)
     return float(np.sqrt(np.mean(residuals**2)))

@@ -19,8 +19,10 @@ from untrained.config import DEFAULT_DATA, DEFAULT_PROXY, ComputeConfig, SearchC
 from untrained.data import DataSource
 from untrained.data.samples import DATASET_NAME, Samples, is_samples, open_samples
 from untrained.engine import make_worker_setup, open_executor
+from untrained.engine.devices import check_device
 from untrained.engine.executors.base import Executor
 from untrained.engine.failures import catch_failure
+from untrained.engine.worker import Worker
 from untrained.engine.worker_setup import WeightSource
 from untrained.errors import Interrupted, UsageError, unknown_name_error
 from untrained.progress import ProgressCallback
