@@ -30,7 +30,9 @@ STORE = "records.sqlite"
 RUN_FILE = "run.json"
 # Bytes of a file name. Most file systems allow 255, and a number may be appended.
 _MAX_NAME_BYTES = 240
-DEFAULT_CONFIRMATIONS = 5  # networks per group
+DEFAULT_CONFIRMATIONS = 5  # networks per group on tables
+DEFAULT_CONTEST = 3  # networks per group in a contest, which also has known designs
+PICTURE_SOURCES = ("folder", "images", "npz")
 _PACKAGES = ("torch", "numpy")
 # Facts that only earlier versions wrote.
 _FORMER_FACTS = ("settings", "question")
@@ -168,6 +170,7 @@ class RunFolder:
             warm_up_seconds=before.warm_up_seconds,
             strategy_seconds=before.strategy_seconds,
             workers=before.workers,
+            known_designs=before.known_designs,
             # The new search key is known only after the warm-up, which may take long.
             search_key=before.search_key,
         )
@@ -397,9 +400,21 @@ def get_default_confirmations(data: str) -> int:
     how well the proxies rank.
     """
     kind = data.partition(":")[0]
+    if kind in PICTURE_SOURCES:
+        return DEFAULT_CONTEST
     if kind in SOURCES and SOURCES[kind].belongs_to_user:
         return DEFAULT_CONFIRMATIONS
     return 0
+
+
+def get_default_effort(data: str) -> str:
+    """Return the default effort of a search with a contest: "quick" on pictures of the user.
+
+    On tables, the confirmation has a length of its own.
+    """
+    if data.partition(":")[0] in PICTURE_SOURCES:
+        return "quick"
+    return ""
 
 
 def choose_default_folder(config: SearchConfig, weighs_objectives: bool = False) -> Path:

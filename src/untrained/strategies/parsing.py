@@ -92,6 +92,11 @@ class StrategySpec:
         return "beside" in self.strategy_class.needs
 
     @property
+    def proposes_freely(self) -> bool:
+        """Whether proposals come from neither a supernet nor a pool, so that others may be added."""
+        return not {"source", "evaluate_pool"}.intersection(self.strategy_class.needs)
+
+    @property
     def pool_metrics(self) -> tuple[str, ...]:
         """Proxies that the pool must be scored with; empty if the user chooses the proxy."""
         names = self.strategy_class.list_metrics(**self.options)

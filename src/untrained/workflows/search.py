@@ -347,6 +347,8 @@ def _run_session(
             best = ranked.ranking.standings[0].arch
         aggregates = [fitted.describe() for fitted in stages.fitted_aggregates]
         run = replace(run, limits=setup.limits.describe(best), aggregates=aggregates)
+        if setup.known_designs:
+            run = replace(run, known_designs=setup.known_designs)
     warm_up_seconds = 0.0
     if weights is not None:
         warm_up_seconds = weights.seconds

@@ -14,6 +14,8 @@ from untrained.seeds import make_generator
 from untrained.spaces import Space, fingerprint_space, load_space
 from untrained.strategies.base import NewArchSampler, Strategy, StrategyInputs
 from untrained.strategies.budget import Budget
+from untrained.strategies.known_designs import WithKnownDesigns
+from untrained.strategies.limits import ConstrainedSpace
 from untrained.strategies.parsing import StrategySpec
 from untrained.strategies.screening import Screening
 from untrained.strategies.search_limits import SearchLimits
@@ -71,6 +73,13 @@ class SearchSetup:
         """Number of networks that aggregates such as `consensus` compare candidates with."""
         aggregates = self.plan.aggregates_with_reference
         return max((aggregate.reference_size for aggregate in aggregates), default=0)
+
+    @property
+    def known_designs(self) -> dict[str, str]:
+        """Names of the known designs that the strategy has proposed, by architecture."""
+        if not isinstance(self.strategy, WithKnownDesigns):
+            return {}
+        return {str(arch): name for arch, name in self.strategy.designs.items()}
 
     def sample_reference(self) -> list[Arch]:
         """Sample the architectures that aggregates such as `consensus` compare candidates with.
@@ -143,6 +152,8 @@ def prepare_search(
     if budget == Budget(top=config.top):
         # The user set no budget, time or stability, and some strategies have a budget of their own.
         budget = replace(budget, count=strategy.default_budget)
+    if config.confirm and strategy_spec.proposes_freely:
+        strategy = _add_known_designs(strategy, limits.space, budget)
 
     config = replace(
         config,
@@ -166,6 +177,16 @@ def prepare_search(
         budget=budget,
         on_progress=on_progress,
     )
+
+
+def _add_known_designs(strategy: Strategy, space: ConstrainedSpace, budget: Budget) -> Strategy:
+    """Let the known designs of a space be candidates; they take at most half of the budget."""
+    if space.space.hooks.known_designs is None:
+        return strategy
+    max_designs = None
+    if budget.total is not None:
+        max_designs = budget.total // 2
+    return WithKnownDesigns(strategy, space, max_designs)
 
 
 def _check_latency_device(config: SearchConfig) -> None:
