@@ -71,8 +71,8 @@ def main() -> None:
 
 
 def format_row(table: BenchmarkTable, metric_name: str) -> str:
-    metric = table.metric(metric_name)
-    columns, truth = read_columns(table, metric.dataset, table.column(metric))
+    metric = table.find_metric(metric_name)
+    columns, truth = read_columns(table, metric.dataset, table.read_column(metric))
     single = {proxy: correlate(scores, truth) for proxy, scores in columns.items()}
     best = max(single, key=lambda proxy: single[proxy])
     cells = [
@@ -89,8 +89,8 @@ def read_columns(table: BenchmarkTable, dataset: str, truth: Floats) -> tuple[Co
     Of each proxy the run with the most scores counts. A missing score is a failure and shares the last rank.
     """
     runs: Columns = {}
-    for score in sorted((s for s in table.scores if s.dataset == dataset), key=table.count):
-        runs[score.proxy] = table.column(score) * (1 if score.higher_is_better else -1)
+    for score in sorted((s for s in table.scores if s.dataset == dataset), key=table.count_values):
+        runs[score.proxy] = table.read_column(score) * (1 if score.higher_is_better else -1)
     has_scores = ~np.isnan(runs["params"]) & ~np.isnan(truth)
     runs = {proxy: scores[has_scores] for proxy, scores in runs.items()}
     return {proxy: s for proxy, s in runs.items() if np.isnan(s).mean() < 0.1}, truth[has_scores]

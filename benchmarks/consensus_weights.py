@@ -170,8 +170,10 @@ class Family:
         benchmark, metrics = TRUTHS[name]
         if benchmark:
             table = open_table(benchmark, data_root)
-            accuracies = {metric: table.column(table.metric(metric)) for metric in metrics}
-            truths = pd.DataFrame(accuracies, index=list(table.archs()))
+            accuracies = {
+                metric: table.read_column(table.find_metric(metric)) for metric in metrics
+            }
+            truths = pd.DataFrame(accuracies, index=list(table.list_archs()))
         else:
             truths = rows.groupby("arch")[list(metrics)].first()
         self.truths = truths.reindex(self.scores.index)

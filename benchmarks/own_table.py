@@ -16,7 +16,7 @@ from time import perf_counter
 import pandas as pd
 
 from untrained.config import ComputeConfig, Limits
-from untrained.data import load_data, with_input_size
+from untrained.data import load_data, set_input_size
 from untrained.proxies import load_proxy
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
@@ -52,7 +52,7 @@ def main() -> None:
     options = parser.parse_args()
 
     space = load_space(options.space)
-    source = load_data(options.data, with_input_size(space.task, options.input_size), None)
+    source = load_data(options.data, set_input_size(space.task, options.input_size), None)
     limits = Limits.parse(max_flops=options.max_flops)
     sampler = NewArchSampler(ConstrainedSpace(space, limits, source.task))
     archs = sampler.sample_new(options.count, make_generator("own table", space.name))

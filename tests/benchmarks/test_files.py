@@ -41,8 +41,8 @@ def table(tmp_path) -> BenchmarkTable:
 
 def read_contents(table: BenchmarkTable) -> bytes:
     """Return the text of all architectures and all columns."""
-    columns = [table.column(column).tolist() for column in table.columns]
-    return repr([table.archs(), *columns]).encode()
+    columns = [table.read_column(column).tolist() for column in table.columns]
+    return repr([table.list_archs(), *columns]).encode()
 
 
 def read_refusal(root: Path, name: str = "transnas") -> str:
@@ -62,35 +62,39 @@ def read_refusal(root: Path, name: str = "transnas") -> str:
 def test_a_table_describes_its_content(table):
     assert (table.name, table.space, len(table)) == ("transnas", "transnas_micro", 3)
     assert table.about == "3 of 4,096 architectures, 2 metrics, 4 scores published for proxies"
-    assert table.archs() == CELLS
+    assert table.list_archs() == CELLS
     assert [source.file for source in table.sources] == ["second.json", "first.json"]
     assert all(len(source.sha256) == 64 for source in table.sources)
 
 
 def test_values_are_found_by_architecture(table):
-    metric = table.metric(dataset="class_scene", split="val")
+    metric = table.find_metric(dataset="class_scene", split="val")
     arch = load_space("transnas_micro").parse(CELLS[1])
-    assert table.value(arch, metric) == table.value(CELLS[1], "class_scene_val_suite_zero") == 52
-    assert table.value("64-41414-0_00_000", metric) is None
-    assert table.value(CELLS[0], "jigsaw_val_suite_zero") is None
-    assert table.count(metric) == 3
-    assert table.count("jigsaw_val_suite_zero") == 1
-    values = table.values([CELLS[2], "unknown", arch], metric)
+    assert (
+        table.read_value(arch, metric)
+        == table.read_value(CELLS[1], "class_scene_val_suite_zero")
+        == 52
+    )
+    assert table.read_value("64-41414-0_00_000", metric) is None
+    assert table.read_value(CELLS[0], "jigsaw_val_suite_zero") is None
+    assert table.count_values(metric) == 3
+    assert table.count_values("jigsaw_val_suite_zero") == 1
+    values = table.read_values([CELLS[2], "unknown", arch], metric)
     assert values.tolist()[::2] == [53, 52]
     assert np.isnan(values[1])
-    assert table.values([], metric).shape == (0,)
+    assert table.read_values([], metric).shape == (0,)
     with pytest.raises(ValueError, match="read-only"):
-        table.column(metric)[0] = 99
+        table.read_column(metric)[0] = 99
 
 
 def test_sentinels_are_missing_values_and_each_file_is_a_run(table):
     """-1e8 and NaN are not scores."""
-    score = table.score("zen", dataset="class_scene", run="first")
-    assert table.values(CELLS, score).tolist()[0] == 1.5
-    assert table.count(score) == 1
-    assert table.value(CELLS[1], score) is None
-    assert table.value(CELLS[2], score) is None
-    assert table.score("zen/class_scene/first") == score
+    score = table.find_score("zen", dataset="class_scene", run="first")
+    assert table.read_values(CELLS, score).tolist()[0] == 1.5
+    assert table.count_values(score) == 1
+    assert table.read_value(CELLS[1], score) is None
+    assert table.read_value(CELLS[2], score) is None
+    assert table.find_score("zen/class_scene/first") == score
     assert {s.run for s in table.scores} == {"first", "second"}
     assert not {s.name for s in table.scores} & {m.name for m in table.metrics}
 
@@ -117,30 +121,30 @@ def test_a_metric_precedes_its_variants_and_the_split_must_be_named():
         counts,
         (),
     )
-    assert table.metric(dataset="cifar10", split="test", epochs=200).name == "cifar10_test_200"
-    assert table.metric(split="val").name == "cifar10_val_200_seed0"  # the only one
-    assert table.metric("cifar10_test_200_seed0").variant == "seed0"
+    assert table.find_metric(dataset="cifar10", split="test", epochs=200).name == "cifar10_test_200"
+    assert table.find_metric(split="val").name == "cifar10_val_200_seed0"  # the only one
+    assert table.find_metric("cifar10_test_200_seed0").variant == "seed0"
     with pytest.raises(
         UsageError, match=r"choose an accuracy of some: split='val' or split='test', or a full name"
     ):
-        table.metric(dataset="cifar10", epochs=200)
+        table.find_metric(dataset="cifar10", epochs=200)
     with pytest.raises(
         UsageError, match=r"no columns with dataset='cifar10', split='test', epochs=12; name one:"
     ):
-        table.metric(dataset="cifar10", split="test", epochs=12)
+        table.find_metric(dataset="cifar10", split="test", epochs=12)
     with pytest.raises(
         UsageError,
         match="no metric of some is called 'cifar10_tset_200'; did you mean cifar10_test",
     ):
-        table.metric("cifar10_tset_200")
+        table.find_metric("cifar10_tset_200")
     with pytest.raises(UsageError, match="no score in some is called 'zem'; did you mean zen"):
-        table.score("zem")
+        table.find_score("zem")
     with pytest.raises(
         UsageError, match="no column of some is called 'latency_x'; did you mean latency"
     ):
-        table.value("a", "latency_x")
+        table.read_value("a", "latency_x")
     with pytest.raises(TypeError):
-        table.metric("cifar10", "test", 200)
+        table.find_metric("cifar10", "test", 200)
 
 
 def test_one_of_several_runs_must_be_named(table):
@@ -148,11 +152,11 @@ def test_one_of_several_runs_must_be_named(table):
         UsageError,
         match=r"4 columns with proxy='zen'; name one: zen/class_scene/second, zen/jigsaw",
     ):
-        table.score("zen")
+        table.find_score("zen")
     with pytest.raises(
         UsageError, match=r"no columns with proxy='zen', dataset='mars'; name one: zen/class_scene"
     ):
-        table.score("zen", dataset="mars")
+        table.find_score("zen", dataset="mars")
 
 
 def test_contradicting_rows_are_refused():
@@ -258,7 +262,7 @@ def test_a_header_that_contradicts_the_file_is_refused(tmp_path, table, changes,
     rewrite_header(table, **changes)
     if "counts" in changes:
         with pytest.raises(UsageError, match="is damaged"):
-            open_table("transnas", tmp_path).column("gone")
+            open_table("transnas", tmp_path).read_column("gone")
     else:
         assert message in read_refusal(tmp_path)
 

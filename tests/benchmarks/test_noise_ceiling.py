@@ -25,7 +25,7 @@ def test_two_trainings_are_compared_over_the_sample_and_within_the_best_tenth():
     quality = rng.normal(size=300)
     by_seed = quality + 0.3 * rng.normal(size=(2, 300))
     table = make_table(by_seed)
-    ceiling = measure_noise_ceiling(table, ACCURACY, table.archs())
+    ceiling = measure_noise_ceiling(table, ACCURACY, table.list_archs())
     assert ceiling is not None
     assert ceiling.count == 300
     assert ceiling.spearman == pytest.approx(stats.spearmanr(*by_seed).statistic)
@@ -41,7 +41,7 @@ def test_two_trainings_are_compared_over_the_sample_and_within_the_best_tenth():
     # The best have the lowest values if lower is better.
     mirrored = make_table(-by_seed, higher_is_better=False)
     metric = Metric("accuracy", "%", higher_is_better=False)
-    assert measure_noise_ceiling(mirrored, metric, mirrored.archs()) == ceiling
+    assert measure_noise_ceiling(mirrored, metric, mirrored.list_archs()) == ceiling
 
 
 def test_the_first_two_results_of_each_network_count():
@@ -54,7 +54,7 @@ def test_the_first_two_results_of_each_network_count():
         ]
     )
     table = make_table(by_seed)
-    ceiling = measure_noise_ceiling(table, ACCURACY, table.archs())
+    ceiling = measure_noise_ceiling(table, ACCURACY, table.list_archs())
     assert ceiling is not None
     assert (ceiling.count, ceiling.top_spearman) == (4, None)
     expected = stats.spearmanr([1, 2, 3, 4], [2, 1, 5, 3]).statistic
@@ -68,32 +68,32 @@ def test_the_first_two_results_of_each_network_count():
 
 def test_there_is_no_ceiling_without_two_trainings():
     single = make_table(np.array([[1.0, 2.0, 3.0]]))
-    assert measure_noise_ceiling(single, ACCURACY, single.archs()) is None
+    assert measure_noise_ceiling(single, ACCURACY, single.list_archs()) is None
     nan = np.nan
     sparse = make_table(np.array([[1.0, nan, 3.0], [nan, 2.0, nan]]))
-    assert measure_noise_ceiling(sparse, ACCURACY, sparse.archs()) is None
+    assert measure_noise_ceiling(sparse, ACCURACY, sparse.list_archs()) is None
 
 
 @pytest.mark.data
 def test_trainings_of_nasbench201_agree_as_published(load_table):
     """About 0.986 over all networks with two seeds, and about 0.60 within the best tenth."""
     table = load_table("nasbench201")
-    metric = table.metric("cifar10_test_200")
-    ceiling = measure_noise_ceiling(table, metric, table.archs())
+    metric = table.find_metric("cifar10_test_200")
+    ceiling = measure_noise_ceiling(table, metric, table.list_archs())
     assert ceiling is not None
     assert ceiling.count == 13_400
     assert ceiling.spearman == pytest.approx(0.986, abs=0.001)
     assert ceiling.top_spearman == pytest.approx(0.60, abs=0.01)
-    validation = table.metric("cifar10_val_200")
-    assert measure_noise_ceiling(table, validation, table.archs()) is None
+    validation = table.find_metric("cifar10_val_200")
+    assert measure_noise_ceiling(table, validation, table.list_archs()) is None
 
 
 @pytest.mark.data
 def test_nasbench101_has_a_ceiling(load_table):
     table = load_table("nasbench101")
-    metric = table.metric("cifar10_test_108")
+    metric = table.find_metric("cifar10_test_108")
     names = [seed_metric.name for seed_metric in table.list_seed_metrics(metric)]
     assert names == [f"cifar10_test_108_seed{seed}" for seed in range(3)]
-    ceiling = measure_noise_ceiling(table, metric, table.archs())
+    ceiling = measure_noise_ceiling(table, metric, table.list_archs())
     assert ceiling is not None
     assert 0 < ceiling.top_spearman < ceiling.spearman < 1

@@ -38,7 +38,7 @@ def nats(tmp_path) -> BenchmarkTable:
 
 
 def test_nats_accuracies_are_those_of_each_split_at_the_last_epoch(nats):
-    assert nats.archs() == (ARCHS[0], ARCHS[2], ARCHS[3])
+    assert nats.list_archs() == (ARCHS[0], ARCHS[2], ARCHS[3])
     published_names = {
         ("cifar10", "val"): ("cifar10-valid", "x-valid"),
         ("cifar10", "test"): ("cifar10", "ori-test"),
@@ -52,24 +52,24 @@ def test_nats_accuracies_are_those_of_each_split_at_the_last_epoch(nats):
     accuracies = set()
     for (dataset, split), (name, published_split) in published_names.items():
         for epochs, seeds in ((12, (777,)), (200, (777, 888))):
-            metric = nats.metric(dataset=dataset, split=split, epochs=epochs)
+            metric = nats.find_metric(dataset=dataset, split=split, epochs=epochs)
             expected = np.mean(
                 [publishers.make_accuracy(name, published_split, epochs, seed, 2) for seed in seeds]
             )
-            assert nats.value(ARCHS[2], metric) == pytest.approx(expected)
+            assert nats.read_value(ARCHS[2], metric) == pytest.approx(expected)
             accuracies.add(expected)
     assert len(accuracies) == 16  # all different, so none can be mistaken for another
     half = publishers.make_accuracy("cifar10-valid", "ori-test", 12, 777, 0)
-    assert nats.value(ARCHS[0], "cifar10_test_12_half") == pytest.approx(half)
+    assert nats.read_value(ARCHS[0], "cifar10_test_12_half") == pytest.approx(half)
 
 
 def test_nats_parameters_flops_and_seconds_are_imported(nats):
-    assert nats.value(ARCHS[3], "cifar10_params") == 3.5
-    assert nats.value(ARCHS[3], "ImageNet16-120_flops") == 83
-    assert nats.value(ARCHS[3], "cifar10_seconds_12") == 24
-    assert nats.value(ARCHS[3], "cifar10_seconds_200_whole") == 400
+    assert nats.read_value(ARCHS[3], "cifar10_params") == 3.5
+    assert nats.read_value(ARCHS[3], "ImageNet16-120_flops") == 83
+    assert nats.read_value(ARCHS[3], "cifar10_seconds_12") == 24
+    assert nats.read_value(ARCHS[3], "cifar10_seconds_200_whole") == 400
     assert "cifar100_seconds_12_whole" not in nats.counts  # it has no times
-    assert not nats.metric("cifar10_seconds_12").higher_is_better
+    assert not nats.find_metric("cifar10_seconds_12").higher_is_better
 
 
 def test_a_nats_file_of_another_architecture_is_refused(tmp_path):
@@ -140,23 +140,23 @@ def test_records_of_nasbench101_are_read_without_tensorflow(tmp_path):
     table = import_benchmark("nasbench101", path, tmp_path)
     assert len(table) == 2
     arch = load_space("nasbench101").parse("010/001/000+input,conv3x3-bn-relu,output")
-    assert table.value(arch, table.metric(split="val", epochs=108)) == pytest.approx(
+    assert table.read_value(arch, table.find_metric(split="val", epochs=108)) == pytest.approx(
         100 * (0.91 + 0.93 + 0.95) / 3
     )
-    assert table.value(arch, table.metric(split="test", epochs=108)) == pytest.approx(
+    assert table.read_value(arch, table.find_metric(split="test", epochs=108)) == pytest.approx(
         100 * (0.85 + 0.86 + 0.87) / 3
     )
-    assert table.value(arch, table.metric(split="val", epochs=36)) == pytest.approx(50)
-    assert [table.value(arch, f"cifar10_val_108_seed{k}") for k in range(3)] == pytest.approx(
+    assert table.read_value(arch, table.find_metric(split="val", epochs=36)) == pytest.approx(50)
+    assert [table.read_value(arch, f"cifar10_val_108_seed{k}") for k in range(3)] == pytest.approx(
         [91, 93, 95]
     )
-    assert table.value(arch, "cifar10_train_108") == pytest.approx(99)
-    assert table.value(arch, "params") == 2.5
-    assert table.value(arch, "cifar10_seconds_108") == 1000
-    other = next(text for text in table.archs() if text != str(arch))
-    assert table.value(other, "cifar10_test_108") == pytest.approx(80)
-    assert table.value(other, "cifar10_test_36") is None
-    assert table.value(other, "cifar10_test_108_seed1") is None
+    assert table.read_value(arch, "cifar10_train_108") == pytest.approx(99)
+    assert table.read_value(arch, "params") == 2.5
+    assert table.read_value(arch, "cifar10_seconds_108") == 1000
+    other = next(text for text in table.list_archs() if text != str(arch))
+    assert table.read_value(other, "cifar10_test_108") == pytest.approx(80)
+    assert table.read_value(other, "cifar10_test_36") is None
+    assert table.read_value(other, "cifar10_test_108_seed1") is None
 
 
 @pytest.mark.parametrize("damage", ["cut", "head", "length", "data", "text"])
@@ -187,13 +187,19 @@ def test_a_pth_file_of_transnas_is_imported(tmp_path, as_tensor, old):
         tmp_path / "transnas-bench_v10141024.pth", CELLS, as_tensor=as_tensor, old=old
     )
     table = import_benchmark("transnas", path, tmp_path)
-    assert table.archs() == tuple(CELLS)
+    assert table.list_archs() == tuple(CELLS)
     for t, task in enumerate(publishers.TASKS):
-        assert table.value(CELLS[1], table.metric(dataset=task, split="val")) == 100 * t + 10 + 1
-        assert table.value(CELLS[1], table.metric(dataset=task, split="test")) == 100 * t + 20 + 1
-        assert table.value(CELLS[1], f"{task}_val_best") == 100 * t + 10 + 1 + 0.5
-    assert table.metric("room_layout_test").kind == "negative loss"
-    assert table.metric("normal_val").unit == ""
+        assert (
+            table.read_value(CELLS[1], table.find_metric(dataset=task, split="val"))
+            == 100 * t + 10 + 1
+        )
+        assert (
+            table.read_value(CELLS[1], table.find_metric(dataset=task, split="test"))
+            == 100 * t + 20 + 1
+        )
+        assert table.read_value(CELLS[1], f"{task}_val_best") == 100 * t + 10 + 1 + 0.5
+    assert table.find_metric("room_layout_test").kind == "negative loss"
+    assert table.find_metric("normal_val").unit == ""
 
 
 def test_tensors_of_a_torch_file_are_read_as_equal_arrays(tmp_path):
@@ -241,16 +247,16 @@ def test_cells_of_nasbench201_in_suite_zero_are_decoded(tmp_path):
         tmp_path / "zc_nasbench201.json", {"nasbench201": {"cifar100": {"(4, 3, 3, 3, 2, 3)": row}}}
     )
     table = import_benchmark("nasbench201", path, tmp_path)
-    (arch,) = table.archs()
+    (arch,) = table.list_archs()
     assert (
         arch
         == "|avg_pool_3x3~0|+|nor_conv_1x1~0|nor_conv_1x1~1|+|nor_conv_1x1~0|nor_conv_3x3~1|nor_conv_1x1~2|"
     )
     assert (
-        table.value(arch, table.metric(dataset="cifar100", split="val", epochs=200))
+        table.read_value(arch, table.find_metric(dataset="cifar100", split="val", epochs=200))
         == row["val_accuracy"]
     )
-    assert table.value(arch, table.score("synflow")) == row["synflow"]
+    assert table.read_value(arch, table.find_score("synflow")) == row["synflow"]
     network = load_space("nasbench201").build(
         load_space("nasbench201").parse(arch), Task("cifar100", (3, 32, 32), 100)
     )
@@ -277,8 +283,11 @@ def test_rows_of_suite_zero_may_contain_seconds(tmp_path):
     table = import_benchmark(
         "transnas", write_suite_zero(tmp_path / "zc_transbench101_micro.json", tasks), tmp_path
     )
-    assert table.archs() == ("64-41414-0_12_301", "64-41414-3_33_333")
-    assert table.value("64-41414-3_33_333", table.metric(dataset="jigsaw", split="val")) == 52
+    assert table.list_archs() == ("64-41414-0_12_301", "64-41414-3_33_333")
+    assert (
+        table.read_value("64-41414-3_33_333", table.find_metric(dataset="jigsaw", split="val"))
+        == 52
+    )
     assert [score.name for score in table.scores] == [
         f"zen/{t}/zc_transbench101_micro" for t in tasks
     ]
@@ -290,7 +299,7 @@ def test_a_file_of_suite_zero_with_one_data_set_is_imported(tmp_path):
         "cifar10": {"(0, 1, 2, 3, 4, 0)": {"zen": {"score": 3.0, "time": 1}, "val_accuracy": 90.0}}
     }
     table = import_benchmark("nasbench201", write_suite_zero(tmp_path / "zc.json", tasks), tmp_path)
-    assert table.value(table.archs()[0], "cifar10_val_200_suite_zero") == 90
+    assert table.read_value(table.list_archs()[0], "cifar10_val_200_suite_zero") == 90
 
 
 def test_cells_of_nasbench101_and_301_in_suite_zero_are_decoded(tmp_path):
@@ -304,20 +313,20 @@ def test_cells_of_nasbench101_and_301_in_suite_zero_are_decoded(tmp_path):
     table = import_benchmark(
         "nasbench101", write_suite_zero(tmp_path / "zc1.json", {"cifar10": rows}), tmp_path
     )
-    (arch,) = table.archs()
+    (arch,) = table.list_archs()
     assert arch == "010/001/000+input,conv3x3-bn-relu,output"
     # Each row is the accuracy of one of three seeds.
-    assert table.value(arch, table.metric(split="val")) == pytest.approx(90.5)
-    assert table.value(arch, table.score("zen")) == 1
+    assert table.read_value(arch, table.find_metric(split="val")) == pytest.approx(90.5)
+    assert table.read_value(arch, table.find_score("zen")) == 1
     cell = [(0, 4), (1, 3), (0, 2), (2, 3), (2, 3), (0, 3), (2, 6), (3, 5)]
     rows = {str([cell, cell]): {"zen": 1.0, "val_accuracy": 93.9}}
     path = write_suite_zero(tmp_path / "zc3.json", {"nasbench301": {"cifar10": rows}})
     table = import_benchmark("nasbench301", path, tmp_path)
     assert (
         "('sep_conv_5x5', 0), ('sep_conv_3x3', 1), ('skip_connect', 0), ('sep_conv_3x3', 2)"
-        in table.archs()[0]
+        in table.list_archs()[0]
     )
-    assert table.value(table.archs()[0], table.metric(split="val")) == 93.9
+    assert table.read_value(table.list_archs()[0], table.find_metric(split="val")) == 93.9
 
 
 @pytest.mark.parametrize(
@@ -342,13 +351,13 @@ def test_hwnas_adds_latencies_to_an_existing_table(tmp_path, nats):
     table = import_benchmark("nasbench201", path, tmp_path / "root")
     assert len(table) == len(ARCHS)
     for d, dataset in enumerate(DATASETS, start=1):
-        assert table.value(ARCHS[4], f"{dataset}_latency_raspi4") == d + 4
-        assert table.value(ARCHS[4], f"{dataset}_energy_eyeriss") == 4 + d / 2
-        assert table.metric(f"{dataset}_energy_eyeriss").unit == "mJ"
+        assert table.read_value(ARCHS[4], f"{dataset}_latency_raspi4") == d + 4
+        assert table.read_value(ARCHS[4], f"{dataset}_energy_eyeriss") == 4 + d / 2
+        assert table.find_metric(f"{dataset}_energy_eyeriss").unit == "mJ"
     assert not any("intensity" in metric.name for metric in table.metrics)
-    test = table.metric(dataset="cifar10", split="test", epochs=200)
-    assert table.value(ARCHS[2], test) == nats.value(ARCHS[2], test)
-    assert table.value(ARCHS[4], test) is None
+    test = table.find_metric(dataset="cifar10", split="test", epochs=200)
+    assert table.read_value(ARCHS[2], test) == nats.read_value(ARCHS[2], test)
+    assert table.read_value(ARCHS[4], test) is None
     assert {source.file for source in table.sources} == {path.name, "NATS-tss-v1_0-3ffb9-simple"}
 
 
@@ -360,7 +369,9 @@ def test_importing_a_file_again_replaces_its_rows(tmp_path):
     import_benchmark("nasbench201", first, tmp_path)
     write_suite_zero(first, {"cifar10": {"(1, 1, 2, 3, 4, 0)": {"zen": 3.0, "val_accuracy": 80.0}}})
     table = import_benchmark("nasbench201", first, tmp_path)
-    assert [table.value(arch, "cifar10_val_200_suite_zero") for arch in table.archs()] == [80]
+    assert [
+        table.read_value(arch, "cifar10_val_200_suite_zero") for arch in table.list_archs()
+    ] == [80]
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def read_csv(*parts: str) -> pd.DataFrame:
 
 def find_best(table: BenchmarkTable, **metric: object) -> tuple[float, str]:
     """Return the best value of a metric and its architecture."""
-    values = table.column(table.metric(**metric))
-    return float(np.nanmax(values)), table.archs()[int(np.nanargmax(values))]
+    values = table.read_column(table.find_metric(**metric))
+    return float(np.nanmax(values)), table.list_archs()[int(np.nanargmax(values))]
 
 
 # ---------------------------------------------------------------------------------------------- all tables
@@ -47,7 +47,7 @@ def find_best(table: BenchmarkTable, **metric: object) -> tuple[float, str]:
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_table_has_the_expected_number_of_architectures(load_table, name):
     table = load_table(name)
-    assert len(table) == len(table.archs()) == len(set(table.archs())) == ROWS[name]
+    assert len(table) == len(table.list_archs()) == len(set(table.list_archs())) == ROWS[name]
     assert table.about.startswith(f"{ROWS[name]:,} of ")
 
 
@@ -56,12 +56,12 @@ def test_every_key_is_the_string_of_an_architecture_of_its_space(load_table, nam
     """All keys of a small table, 300 of a large one."""
     table = load_table(name)
     space = load_space(table.space)
-    archs = table.archs()
+    archs = table.list_archs()
     rows = np.random.default_rng(0).choice(len(archs), min(300, len(archs)), replace=False)
     for row in rows:
         arch = space.parse(archs[row])
         assert str(arch) == archs[row]
-        assert table.value(arch, table.metrics[0]) == table.column(table.metrics[0])[row]
+        assert table.read_value(arch, table.metrics[0]) == table.read_column(table.metrics[0])[row]
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -75,11 +75,13 @@ def test_every_metric_is_described_and_has_values(load_table, name):
             assert metric.higher_is_better
         else:
             assert (metric.split is None) == (not metric.higher_is_better), metric.name
-        assert table.count(metric) == np.isfinite(table.column(metric)).sum() > 0
+        assert table.count_values(metric) == np.isfinite(table.read_column(metric)).sum() > 0
     for score in table.scores:
         assert score.source, score.name
         # Sentinels such as -1e8 are missing values.
-        assert table.column(score)[np.isfinite(table.column(score))].min() > -1e7, score.name
+        assert table.read_column(score)[np.isfinite(table.read_column(score))].min() > -1e7, (
+            score.name
+        )
     assert len({column.name for column in table.columns}) == len(table.columns)
 
 
@@ -122,48 +124,48 @@ def test_accuracies_of_nasbench201_come_from_the_right_columns(load_table):
         ("ImageNet16-120", "val", 12): "in16_val_12", ("ImageNet16-120", "test", 12): "in16_test_12",
     }  # fmt: skip
     for (dataset, split, epochs), column in columns.items():
-        metric = table.metric(dataset=dataset, split=split, epochs=epochs)
+        metric = table.find_metric(dataset=dataset, split=split, epochs=epochs)
         assert (metric.dataset, metric.split, metric.epochs, metric.kind) == (
             dataset,
             split,
             epochs,
             "accuracy",
         )
-        assert np.array_equal(table.values(source.index, metric), source[column])
+        assert np.array_equal(table.read_values(source.index, metric), source[column])
 
 
 def test_nasbench201_has_costs_latencies_and_partial_metrics(load_table):
     table = load_table("nasbench201")
     arch = make_arch_from_index(1)
     assert find_official_index(arch) == 1
-    assert table.value(arch, "cifar10_params") == pytest.approx(0.802426)
-    assert table.value(arch, "cifar10_flops") == pytest.approx(116.692672)
-    assert table.value(arch, "cifar10_seconds_12") == pytest.approx(130.178483)
+    assert table.read_value(arch, "cifar10_params") == pytest.approx(0.802426)
+    assert table.read_value(arch, "cifar10_flops") == pytest.approx(116.692672)
+    assert table.read_value(arch, "cifar10_seconds_12") == pytest.approx(130.178483)
     devices = [metric for metric in table.metrics if metric.kind == "latency"]
     assert len(devices) == 27
-    assert {(m.unit, m.higher_is_better, table.count(m)) for m in devices} == {
+    assert {(m.unit, m.higher_is_better, table.count_values(m)) for m in devices} == {
         ("ms", False, 15_625)
     }
-    assert table.value(arch, "latency_raspi4") == pytest.approx(54.777)
-    assert table.value(
-        arch, table.metric(dataset="cifar10", split="train", epochs=12)
+    assert table.read_value(arch, "latency_raspi4") == pytest.approx(54.777)
+    assert table.read_value(
+        arch, table.find_metric(dataset="cifar10", split="train", epochs=12)
     ) == pytest.approx(91.694)
-    assert table.value(make_arch_from_index(1000), "cifar10_train_12") is None
-    assert table.value(arch, "cifar10_seconds_200_whole") == pytest.approx(4339.282751)
-    assert table.value(arch, "cifar10_test_200_seed1") == pytest.approx(93.62)
+    assert table.read_value(make_arch_from_index(1000), "cifar10_train_12") is None
+    assert table.read_value(arch, "cifar10_seconds_200_whole") == pytest.approx(4339.282751)
+    assert table.read_value(arch, "cifar10_test_200_seed1") == pytest.approx(93.62)
 
 
 def test_published_scores_of_nasbench201_are_kept_per_run(load_table):
     table = load_table("nasbench201")
     source = read_csv("nasbench201", "nb201_zc12_subset.csv.gz")
     rows = source[(source["task"] == "cifar100") & (source["run"] == "json_725")]
-    score = table.score("synflow", dataset="cifar100", run="json_725")
+    score = table.find_score("synflow", dataset="cifar100", run="json_725")
     archs = [make_arch_from_index(index) for index in rows["index"]]
-    assert np.allclose(table.values(archs, score), rows["synflow"], equal_nan=True)
-    assert table.count(score) == rows["synflow"].notna().sum() == 725
+    assert np.allclose(table.read_values(archs, score), rows["synflow"], equal_nan=True)
+    assert table.count_values(score) == rows["synflow"].notna().sum() == 725
     assert len({s.run for s in table.scores if s.proxy == "synflow"}) == 10
     assert (source["jacov"] == -1e8).sum() > 0
-    assert table.score("epsinas", dataset="ImageNet16-120").run == "authors"
+    assert table.find_score("epsinas", dataset="ImageNet16-120").run == "authors"
 
 
 # ------------------------------------------------------------------------------------------ NAS-Bench-101 and 1Shot1
@@ -185,15 +187,15 @@ def test_1shot1_has_the_means_over_its_seeds(load_table, number):
         for matrix, ops in zip(source["matrix"], source["ops"], strict=True)
     ]
     for split in ("val", "test"):
-        metric = table.metric(dataset="cifar10", split=split, epochs=108)
+        metric = table.find_metric(dataset="cifar10", split=split, epochs=108)
         assert np.allclose(
-            table.values(archs, metric), source[list_seed_columns(split)].mean(axis=1)
+            table.read_values(archs, metric), source[list_seed_columns(split)].mean(axis=1)
         )
         assert find_best(table, split=split, epochs=108)[0] == pytest.approx(
             source[list_seed_columns(split)].mean(axis=1).max()
         )
         assert np.array_equal(
-            table.values(archs, f"cifar10_{split}_108_seed2"), source[f"{split}_acc_2"]
+            table.read_values(archs, f"cifar10_{split}_108_seed2"), source[f"{split}_acc_2"]
         )
     assert find_best(table, split="val")[0] > find_best(table, split="test")[0] + 0.3
 
@@ -201,7 +203,10 @@ def test_1shot1_has_the_means_over_its_seeds(load_table, number):
 def test_nasbench101_joins_two_sources(load_table):
     table = load_table("nasbench101")
     source = read_csv("nasbench101", "nb101_1shot1_spaces12.csv.gz")
-    assert (table.count("cifar10_val_108"), table.count("cifar10_test_108")) == (5_621, 5_385)
+    assert (table.count_values("cifar10_val_108"), table.count_values("cifar10_test_108")) == (
+        5_621,
+        5_385,
+    )
     for split in ("val", "test"):
         assert find_best(table, split=split)[0] == pytest.approx(
             source[list_seed_columns(split)].mean(axis=1).max()
@@ -212,20 +217,20 @@ def test_nasbench101_joins_two_sources(load_table):
         space.parse(f"{matrix}+{ops}")
         for matrix, ops in zip(suite["matrix"], suite["ops"], strict=True)
     ]
-    of_seeds = np.stack([table.values(archs, f"cifar10_val_108_seed{k}") for k in range(3)])
+    of_seeds = np.stack([table.read_values(archs, f"cifar10_val_108_seed{k}") for k in range(3)])
     shared_cells = np.isfinite(of_seeds[0])
     assert shared_cells.sum() == 125
     accuracies = suite["val_accuracy"].to_numpy()
     # The sample has the accuracy of one of the three seeds.
     assert np.isclose(of_seeds, accuracies, atol=2e-5).any(0)[shared_cells].all()
     suite = suite.assign(
-        arch=[str(arch) for arch in archs], imported=table.values(archs, "cifar10_val_108")
+        arch=[str(arch) for arch in archs], imported=table.read_values(archs, "cifar10_val_108")
     )
     for _, rows in suite[~shared_cells].groupby("arch"):
         assert rows["imported"].iloc[0] == pytest.approx(np.mean(rows["val_accuracy"].unique()))
-    synflow = table.score("synflow")
-    assert table.count(synflow) == len({str(arch) for arch in archs}) == 292
-    assert table.value(archs[0], synflow) == pytest.approx(88.08498)
+    synflow = table.find_score("synflow")
+    assert table.count_values(synflow) == len({str(arch) for arch in archs}) == 292
+    assert table.read_value(archs[0], synflow) == pytest.approx(88.08498)
 
 
 # --------------------------------------------------------------------------------------------------- DARTS, TransNAS
@@ -235,14 +240,16 @@ def test_darts1000_and_nasbench301_equal_their_sources(load_table):
     trained = load_table("darts1000")
     source = read_csv("darts", "darts1000_cifar10.csv.gz")
     space = load_space("darts")
-    metric = trained.metric(dataset="cifar10", split="val", epochs=200)
+    metric = trained.find_metric(dataset="cifar10", split="val", epochs=200)
     archs = [space.parse(genotype) for genotype in source["genotype"]]
-    assert np.array_equal(trained.values(archs, metric), source["val_acc"])
+    assert np.array_equal(trained.read_values(archs, metric), source["val_acc"])
     surrogate = load_table("nasbench301")
     source = read_csv("nasbench301", "nb301_zc12_acc.csv.gz")
     assert find_best(surrogate, split="val")[0] == source["val_accuracy"].max()
     means = source.groupby("arch")["val_accuracy"].mean()
-    assert sorted(surrogate.column(surrogate.metric(split="val"))) == pytest.approx(sorted(means))
+    assert sorted(surrogate.read_column(surrogate.find_metric(split="val"))) == pytest.approx(
+        sorted(means)
+    )
     # The first row, decoded: in the data folder 4 is sep_conv_5x5, 6 is dil_conv_5x5, and so on.
     first = (
         "Genotype(normal=[('sep_conv_5x5', 0), ('sep_conv_3x3', 1), ('skip_connect', 0), ('sep_conv_3x3', 2), "
@@ -251,8 +258,8 @@ def test_darts1000_and_nasbench301_equal_their_sources(load_table):
         "('dil_conv_3x3', 0), ('sep_conv_3x3', 2), ('skip_connect', 0), ('sep_conv_5x5', 4), ('avg_pool_3x3', 3)], "
         "reduce_concat=range(2, 6))"
     )
-    runs = [surrogate.score("synflow", run=run) for run in ("json_500", "json_725")]
-    assert [surrogate.value(space.parse(first), run) for run in runs] == pytest.approx(
+    runs = [surrogate.find_score("synflow", run=run) for run in ("json_500", "json_725")]
+    assert [surrogate.read_value(space.parse(first), run) for run in runs] == pytest.approx(
         [95.08836, 95.33777]
     )
 
@@ -265,8 +272,8 @@ def test_networks_of_nasbench301_have_the_published_numbers_of_parameters(load_t
     """
     table = load_table("nasbench301")
     space = load_space("darts(channels=32,cells=8)")
-    score = table.score("params", run="json_725")
-    archs = [arch for arch in table.archs() if table.value(arch, score) is not None][::25]
+    score = table.find_score("params", run="json_725")
+    archs = [arch for arch in table.list_archs() if table.read_value(arch, score) is not None][::25]
     differences = set()
     for arch in archs:
         modules = space.build(space.parse(arch), device="meta").modules()
@@ -274,7 +281,7 @@ def test_networks_of_nasbench301_have_the_published_numbers_of_parameters(load_t
         for module in modules:
             if isinstance(module, nn.Conv2d | nn.Linear):
                 params += sum(weight.numel() for weight in module.parameters())
-        differences.add(round(1e6 * table.value(arch, score)) - params)
+        differences.add(round(1e6 * table.read_value(arch, score)) - params)
     assert len(archs) == 29
     assert len(differences) == 1  # the norms outside operations
 
@@ -284,27 +291,27 @@ def test_transnas_has_its_published_best_values(load_table):
     for task, value in {"class_scene": 54.94, "class_object": 45.59, "jigsaw": 95.37}.items():
         assert round(find_best(table, dataset=task, split="val")[0], 2) == value
     assert len({metric.dataset for metric in table.metrics}) == 7
-    assert table.metric(dataset="room_layout", split="val").kind == "negative loss"
+    assert table.find_metric(dataset="room_layout", split="val").kind == "negative loss"
     assert all(metric.higher_is_better for metric in table.metrics)
 
 
 def test_disconnected_cells_of_transnas_are_the_worst(load_table):
     """The 169 disconnected cells have the lowest accuracies in scene classification."""
     table = load_table("transnas")
-    metric = table.metric(dataset="class_scene", split="val")
-    order = np.argsort(table.column(metric))
+    metric = table.find_metric(dataset="class_scene", split="val")
+    order = np.argsort(table.read_column(metric))
     worst = order[:169]
     rest = order[169:]
-    assert table.column(metric)[worst].max() < 7.5
-    assert table.column(metric)[rest].min() > 17.4
+    assert table.read_column(metric)[worst].max() < 7.5
+    assert table.read_column(metric)[rest].min() > 17.4
     for row in worst:
-        digits = table.archs()[row].removeprefix("64-41414-").replace("_", "")
+        digits = table.list_archs()[row].removeprefix("64-41414-").replace("_", "")
         a, b, c, d, e, f = (digit != "0" for digit in digits)
         # The paths from node 0 to node 3: direct, over node 1, over node 2, over both.
         assert not any((d, a and e, b and f, a and c and f))
-    zen = table.score("zen", dataset="class_scene", run="zip")
-    assert np.isnan(table.column(zen)[worst]).all()  # the source has -1e8
-    assert table.count(zen) == 4096 - 169
+    zen = table.find_score("zen", dataset="class_scene", run="zip")
+    assert np.isnan(table.read_column(zen)[worst]).all()  # the source has -1e8
+    assert table.count_values(zen) == 4096 - 169
 
 
 # ------------------------------------------------------------------------------------------------------- publishers
@@ -323,7 +330,7 @@ PUBLISHED = [  # rows of the published zc_nasbench201.json (cifar100) and zc_tra
 def test_the_code_of_a_published_cell_is_decoded(load_table, name, metric, code, value):
     space, decode = ARCH_FORMATS[name]
     arch = load_space(space).parse(decode(code))
-    assert load_table(name).value(arch, metric) == pytest.approx(value, abs=1e-5)
+    assert load_table(name).read_value(arch, metric) == pytest.approx(value, abs=1e-5)
 
 
 # ---------------------------------------------------------------------------------------------------- time and memory
@@ -333,8 +340,8 @@ import sys, time
 start = time.process_time()
 from untrained.benchmarks import open_table
 table = open_table("nasbench201", sys.argv[1])
-arch = table.archs()[6111]
-values = [table.value(arch, metric) for metric in table.metrics]
+arch = table.list_archs()[6111]
+values = [table.read_value(arch, metric) for metric in table.metrics]
 seconds = time.process_time() - start
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(seconds, peak, *sys.modules)

@@ -51,17 +51,17 @@ def test_all_kinds_of_tables_have_the_same_content(kind):
     assert metric.name == "accuracy"
     assert metric.higher_is_better
     assert metric.unit == "%"
-    assert table.archs() == ("8:8:8:8:8", "16:8:8:8:8", "64:64:64:64:64")
-    assert table.column("accuracy").tolist() == [70.5, 72.0, 80.0]
-    assert table.column("loss").tolist() == [1.25, 1.25, 0.5]
-    assert table.value("16:8:8:8:8", "accuracy") == 72
-    assert table.values(["64:64:64:64:64", "8:16:8:8:8"], metric)[0] == 80
-    assert np.isnan(table.values(["8:16:8:8:8"], metric)).all()
+    assert table.list_archs() == ("8:8:8:8:8", "16:8:8:8:8", "64:64:64:64:64")
+    assert table.read_column("accuracy").tolist() == [70.5, 72.0, 80.0]
+    assert table.read_column("loss").tolist() == [1.25, 1.25, 0.5]
+    assert table.read_value("16:8:8:8:8", "accuracy") == 72
+    assert table.read_values(["64:64:64:64:64", "8:16:8:8:8"], metric)[0] == 80
+    assert np.isnan(table.read_values(["8:16:8:8:8"], metric)).all()
     assert table.about == "3 architectures and 2 metrics"
     names = [metric.name for metric in table.list_seed_metrics(metric)]
     assert names == ["accuracy_seed0", "accuracy_seed1"]
-    assert table.column("accuracy_seed1")[0] == 71
-    assert np.isnan(table.column("accuracy_seed1")[1:]).all()
+    assert table.read_column("accuracy_seed1")[0] == 71
+    assert np.isnan(table.read_column("accuracy_seed1")[1:]).all()
 
 
 def test_a_table_without_repeated_architectures_has_no_seeds():
@@ -96,8 +96,8 @@ def test_different_spellings_are_the_same_architecture():
     )
     text += '"depth=1,width=8",3\n"depth=2,width=8",4\n'
     table, metric = read_user_table(write_csv(text), "./mine.py:net")
-    assert table.archs() == ("depth=1,width=4", "depth=1,width=8", "depth=2,width=8")
-    assert table.column(metric).tolist() == [1.5, 3, 4]
+    assert table.list_archs() == ("depth=1,width=4", "depth=1,width=8", "depth=2,width=8")
+    assert table.read_column(metric).tolist() == [1.5, 3, 4]
 
 
 def test_missing_values_of_other_metrics_are_left_out_of_their_means():
@@ -105,8 +105,8 @@ def test_missing_values_of_other_metrics_are_left_out_of_their_means():
     frame.loc[0, "loss"] = np.nan
     frame.loc[3, "loss"] = np.inf
     table, _ = read_user_table(frame, SPACE)
-    assert table.column("loss")[:2].tolist() == [1.0, 1.25]
-    assert np.isnan(table.column("loss")[2])
+    assert table.read_column("loss")[:2].tolist() == [1.0, 1.25]
+    assert np.isnan(table.read_column("loss")[2])
 
 
 GOOD = "8:8:8:8:8,1\n16:8:8:8:8,2\n64:64:64:64:64,3\n"

@@ -24,7 +24,7 @@ def test_import_makes_a_table_and_describes_it(run_cli, project, publisher_file)
     assert (code, err) == (0, "")
     about = "1 of 4,096 architectures, 28 metrics, 0 scores published for proxies"
     assert out == f"root/benchmarks/transnas.parquet: {about}\n"
-    assert open_table("transnas", "root").value("64-41414-3_33_333", "class_scene_test") == 20
+    assert open_table("transnas", "root").read_value("64-41414-3_33_333", "class_scene_test") == 20
     _, out, _ = run_cli(
         "data", "import", "transnas", str(publisher_file), "--data-root", "root", "--json"
     )

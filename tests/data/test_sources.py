@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.data.tiny import RGB
-from untrained.data import SOURCES, find_data_root, load_data, make_tensor_source, with_input_size
+from untrained.data import SOURCES, find_data_root, load_data, make_tensor_source, set_input_size
 from untrained.data.source import fingerprint_batch
 from untrained.errors import UsageError
 from untrained.types import Batch, Task
@@ -99,12 +99,12 @@ def test_an_impossible_shape_is_refused(shape):
 
 
 def test_the_input_size_of_images_can_be_changed():
-    assert with_input_size(RGB, 48) == Task("any", (3, 48, 48), 7)
-    assert with_input_size(RGB, None) is RGB
+    assert set_input_size(RGB, 48) == Task("any", (3, 48, 48), 7)
+    assert set_input_size(RGB, None) is RGB
     with pytest.raises(
         UsageError, match=r"--input-size 48 is for images, and these networks take \(12,\)"
     ):
-        with_input_size(Task("table", (12,), 1), 48)
+        set_input_size(Task("table", (12,), 1), 48)
 
 
 def test_the_error_for_an_unknown_data_set_suggests_similar_names():

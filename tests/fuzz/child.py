@@ -100,7 +100,7 @@ def import_table(benchmark: str, path: Path, scratch: Path) -> None:
 
     table = import_benchmark(benchmark, path, scratch / "root")
     for column in table.columns:
-        table.column(column)
+        table.read_column(column)
 
 
 def read_hwnas(path: Path, scratch: Path) -> None:
@@ -133,9 +133,9 @@ def read_parquet_table(path: Path, scratch: Path) -> None:
     from untrained.benchmarks import open_table
 
     table = open_table("transnas", path.parents[1])
-    table.archs()
+    table.list_archs()
     for column in table.columns:
-        table.column(column)
+        table.read_column(column)
 
 
 def read_cifar(path: Path, scratch: Path) -> None:

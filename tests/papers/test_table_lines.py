@@ -316,12 +316,12 @@ def test_parameters_and_correlations_equal_the_table(data_root, run_folder):
     config = ExperimentConfig(30, 1, run_folder, data_root=data_root)
     task = BenchmarkTask("NB201", dataset="cifar100")
     sample = measure_sample(config, ["params"], task)
-    params = sample.truth.table.values(sample.truth.archs, "cifar100_params")
+    params = sample.truth.table.read_values(sample.truth.archs, "cifar100_params")
     assert spearmanr(sample["params"][0], params)[0] == pytest.approx(1)
     result = make_correlation_table(
         config, [task], [make_proxy_row("size", "params", (0.73, 0.55))], ("Spearman", "Kendall")
     )
-    reached = sample.truth.table.values(sample.truth.archs, "cifar100_test_200")
+    reached = sample.truth.table.read_values(sample.truth.archs, "cifar100_test_200")
     assert result.lines[0].ours == pytest.approx(spearmanr(params, reached)[0])
     assert result.lines[1].ours == pytest.approx(kendalltau(params, reached)[0])
     values = [(each.what, each.published) for each in result.lines]

@@ -60,16 +60,16 @@ class Table:
     name = "made up"
     extra = SPACE.make_arch(SPACE.sample(make_generator("test", "more")).genes)
 
-    def archs(self):
+    def list_archs(self):
         return (*map(str, ARCHS), str(self.extra))
 
-    def metric(self, name=None, *, dataset=None, split=None, epochs=None):
+    def find_metric(self, name=None, *, dataset=None, split=None, epochs=None):
         return SimpleNamespace(name=name or f"{dataset}_{split}_{epochs}", higher_is_better=True)
 
-    def value(self, arch, metric):
+    def read_value(self, arch, metric):
         return float(ACCURACIES[metric.name][ARCHS.index(arch)])
 
-    def values(self, archs, metric):
+    def read_values(self, archs, metric):
         column = ACCURACIES[getattr(metric, "name", metric)]
         return np.array(
             [99.0 if arch == self.extra else column[ARCHS.index(arch)] for arch in archs]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import untrained
 from untrained.data import DataSource
 from untrained.spaces.core.supernet import (
-    GeneSpellings,
+    EquivalentGenes,
     OptionScores,
     make_uniform_mixture,
     mix_branches,
@@ -45,7 +45,7 @@ class TwoEdges(nn.Module):
     def subnet(self, arch: Arch) -> nn.Module:
         raise NotImplementedError
 
-    def decode_scores(self, scores: OptionScores) -> Iterator[GeneSpellings]:
+    def decode_scores(self, scores: OptionScores) -> Iterator[EquivalentGenes]:
         return ((genes,) for genes in rank_combinations(score_single_choices(self.options, scores)))
 
 

@@ -279,7 +279,9 @@ def test_a_search_with_validation_ranks_by_the_table(run_folder, data_root, load
     result = search_noise(run_folder, "hnas(steps=3,pool=8,pool_growth=0)", NET, "trace", **options)
     accuracies = read_scores(result, "table:cifar10_val_12")
     assert len(accuracies) == 3
-    assert accuracies == {arch: table.value(str(arch), "cifar10_val_12") for arch in accuracies}
+    assert accuracies == {
+        arch: table.read_value(str(arch), "cifar10_val_12") for arch in accuracies
+    }
     assert len(read_scores(result, "trace")) <= 8
     assert [s.score for s in result.ranking.standings] == sorted(accuracies.values(), reverse=True)
     queries = json.loads((run_folder / "trace.json").read_text())

@@ -33,9 +33,9 @@ def test_params_rank_networks_like_the_sizes_in_the_table(load_table, data_root,
         run=tmp_path,
         data_root=data_root,
     )
-    truth = table.values(result.archs, "cifar10_test_200")
+    truth = table.read_values(result.archs, "cifar10_test_200")
     assert result.truth == tuple(truth)
-    sizes = table.values(result.archs, "cifar10_params")
+    sizes = table.read_values(result.archs, "cifar10_params")
     row = index_by_proxy(result)["params"]
     assert row.statistics["spearman"].value == pytest.approx(
         stats.spearmanr(sizes, truth).statistic
@@ -142,7 +142,9 @@ def test_scores_of_the_table_are_compared_too(load_table, data_root, tmp_path):
     result = bench("darts", "params", scores="table:synflow", **options)
     row = index_by_proxy(result)["table:synflow"]
     assert row.kind == "other"
-    runs = [table.values(result.archs, score) for score in table.scores if score.proxy == "synflow"]
+    runs = [
+        table.read_values(result.archs, score) for score in table.scores if score.proxy == "synflow"
+    ]
     rhos = [
         stats.spearmanr(run[~np.isnan(run)], np.array(result.truth)[~np.isnan(run)]).statistic
         for run in runs
@@ -177,7 +179,7 @@ def test_the_size_controlled_correlation_holds_the_sizes_of_the_table_fixed(
     result = bench("nasbench201", "depth", **options)
     rows = index_by_proxy(result)
     # Parameters and FLOPs have the same order in this space, so one of them is enough.
-    sizes = table.values(result.archs, "cifar10_params")
+    sizes = table.read_values(result.archs, "cifar10_params")
     columns = (rows["depth"].scores, result.truth, sizes)
     inverse = np.linalg.inv(np.corrcoef([stats.rankdata(column) for column in columns]))
     expected = -inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1])
@@ -192,7 +194,7 @@ def test_a_note_says_how_well_two_trainings_agree(load_table, data_root, tmp_pat
     table = load_table("nasbench201")
     options = {"samples": 40, "data": "noise", "data_root": data_root}
     result = bench("nasbench201", "params", run=tmp_path / "a", **options)
-    seeds = [table.values(result.archs, f"cifar10_test_200_seed{seed}") for seed in range(3)]
+    seeds = [table.read_values(result.archs, f"cifar10_test_200_seed{seed}") for seed in range(3)]
     seeds = np.array(seeds)
     pairs = []
     for results in seeds.T:

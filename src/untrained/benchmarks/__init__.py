@@ -1,6 +1,6 @@
 """Tables of known results, and statistics that compare scores with them.
 
-    open_table("nasbench201").metric(dataset="cifar10", split="test", epochs=200)
+    open_table("nasbench201").find_metric(dataset="cifar10", split="test", epochs=200)
     import_benchmark("nasbench201", PATH)  # from our CSV files or from files of the publishers
 
 Statistics with confidence intervals are in `statistics.py`. This package does not know networks,

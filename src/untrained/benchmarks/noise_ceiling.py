@@ -62,7 +62,7 @@ def measure_noise_ceiling(
     seed_metrics = table.list_seed_metrics(metric)
     if len(seed_metrics) < 2:
         return None
-    results = np.array([table.values(archs, seed_metric) for seed_metric in seed_metrics])
+    results = np.array([table.read_values(archs, seed_metric) for seed_metric in seed_metrics])
     if not metric.higher_is_better:
         results = -results
     is_repeated = np.isfinite(results).sum(0) >= 2

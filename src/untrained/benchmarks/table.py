@@ -203,7 +203,7 @@ class BenchmarkTable:
     def __len__(self) -> int:
         return self.rows
 
-    def archs(self) -> tuple[str, ...]:
+    def list_archs(self) -> tuple[str, ...]:
         """Return all architectures, in the notation of the space."""
         return tuple(self._row_by_arch)
 
@@ -214,7 +214,7 @@ class BenchmarkTable:
         """All columns."""
         return (*self.metrics, *self.scores)
 
-    def metric(
+    def find_metric(
         self,
         name: str | None = None,
         *,
@@ -250,7 +250,7 @@ class BenchmarkTable:
         trained = [metric for metric in self.metrics if metric.split]
         return self._require_one(without_variant or matching, trained, conditions)
 
-    def score(
+    def find_score(
         self, proxy: str, *, dataset: str | None = None, run: str | None = None
     ) -> PublishedScore:
         """Return a column of published scores.
@@ -286,28 +286,28 @@ class BenchmarkTable:
                 seed_metrics.append(candidate)
         return seed_metrics
 
-    def count(self, column: Column | str) -> int:
+    def count_values(self, column: Column | str) -> int:
         """Return how many architectures have a number in a column."""
         return self.counts[self._find_column_name(column)]
 
     # --------------------------------------------------------------------------------- values
 
-    def value(self, arch: Arch | str, column: Column | str) -> float | None:
+    def read_value(self, arch: Arch | str, column: Column | str) -> float | None:
         """Return one number; None if the table does not have it."""
-        numbers = self.column(column)
+        numbers = self.read_column(column)
         row = self._row_by_arch.get(str(arch))
         if row is None or np.isnan(numbers[row]):
             return None
         return float(numbers[row])
 
-    def values(self, archs: Iterable[Arch | str], column: Column | str) -> NDArray[np.float64]:
+    def read_values(self, archs: Iterable[Arch | str], column: Column | str) -> NDArray[np.float64]:
         """Return one number per architecture, NaN where the table has none."""
         # Architectures that are not in the table get the row after the last one, which is NaN.
         rows = [self._row_by_arch.get(str(arch), self.rows) for arch in archs]
-        return np.append(self.column(column), np.nan)[np.array(rows, dtype=np.intp)]
+        return np.append(self.read_column(column), np.nan)[np.array(rows, dtype=np.intp)]
 
-    def column(self, column: Column | str) -> NDArray[np.float64]:
-        """Return the numbers of all architectures in the order of `archs()`; NaN is missing."""
+    def read_column(self, column: Column | str) -> NDArray[np.float64]:
+        """Return the numbers of all architectures in the order of `list_archs()`; NaN is missing."""
         name = self._find_column_name(column)
         if name not in self._numbers:
             numbers = parquet.read_numbers(self.path, self.name, name)

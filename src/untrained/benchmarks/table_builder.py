@@ -73,8 +73,8 @@ class TableBuilder:
         present = {column.name for column in self._numbers}
         for column in table.columns:
             if column.name not in present:
-                numbers = [float(number) for number in table.column(column)]
-                self.add_values(table.archs(), column, numbers)
+                numbers = [float(number) for number in table.read_column(column)]
+                self.add_values(table.list_archs(), column, numbers)
         for source in table.sources:
             if source not in self.sources:
                 self.sources.append(source)

@@ -118,7 +118,7 @@ def read_user_table(
         )
     columns = _make_columns(rows.name, metric_columns, list(rows_by_arch.values()))
     table = BenchmarkTable.make(rows.name, space, tuple(rows_by_arch), columns, tuple(sources))
-    return table, table.metric(metric_column)
+    return table, table.find_metric(metric_column)
 
 
 # ------------------------------------------------------------------------------------- reading

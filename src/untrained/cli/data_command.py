@@ -73,11 +73,11 @@ def show_data_card(
     from untrained.cli.terminal.data_card import show_card
     from untrained.cli.terminal.json_output import print_json
     from untrained.cli.terminal.progress_bar import show_progress
-    from untrained.data import load_data, with_input_size
+    from untrained.data import load_data, set_input_size
     from untrained.types import Task
 
     # Classes and channels come from the data; the task only suggests the size of images.
-    task = with_input_size(Task(name, (3, 32, 32), 2), input_size)
+    task = set_input_size(Task(name, (3, 32, 32), 2), input_size)
     # Reading many images takes a while; loading and inspecting both report progress.
     with show_progress(as_json):
         source = load_data(add_label(name, label) or name, task, data_root)

@@ -29,6 +29,6 @@ from untrained.data.registry import load_data as load_data
 from untrained.data.source import Card as Card
 from untrained.data.source import DataSource as DataSource
 from untrained.data.source import make_tensor_source as make_tensor_source
-from untrained.data.source import with_input_size as with_input_size
+from untrained.data.source import set_input_size as set_input_size
 from untrained.data.tables import sources  # noqa: F401 - registers its sources
 from untrained.data_root import find_data_root as find_data_root

@@ -121,7 +121,7 @@ def fingerprint_batch(batch: Batch) -> str:
     return digest.hexdigest()[:16]
 
 
-def with_input_size(task: Task, side: int | None) -> Task:
+def set_input_size(task: Task, side: int | None) -> Task:
     """Return the task with square images of another size.
 
     Args:

@@ -42,8 +42,8 @@ def find_nearest_archs(
 ) -> tuple[str, ...]:
     """Return, for each target, the architecture of NAS-Bench-201 whose metric is nearest to it."""
     table = open_table("nasbench201", config.data_root)
-    values = table.column(metric)
-    archs = table.archs()
+    values = table.read_column(metric)
+    archs = table.list_archs()
     nearest = []
     for target in targets:
         index = int(np.nanargmin(np.abs(values - target)))

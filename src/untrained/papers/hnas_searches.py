@@ -112,7 +112,7 @@ def label_as_hnas(rows: PublishedTable) -> PublishedTable:
 
 def make_optimum_lines(table: MeasuredTable) -> list[TableLine]:
     """Return the best test accuracies of the whole table, including architectures outside the pool."""
-    all_archs = [table.space.space.parse(text) for text in table.sample.truth.table.archs()]
+    all_archs = [table.space.space.parse(text) for text in table.sample.truth.table.list_archs()]
     best = np.nanmax(table.read_test_accuracies(all_archs), axis=1, keepdims=True)
     return make_accuracy_lines("Best of the table", best, TABLE_14["Optimal"])
 
@@ -189,7 +189,7 @@ def make_grid_lines(table: MeasuredTable, metrics: Mapping[str, str]) -> list[Ta
     sample = table.sample
     archs = sample.truth.archs
     kappa = sample[KAPPA].mean(0)
-    validation = sample.truth.table.values(archs, VALIDATION)
+    validation = sample.truth.table.read_values(archs, VALIDATION)
     # The square that HNAS searches: nu by quantile, mu on a logarithmic scale.
     quantiles = np.linspace(0, 1, GRID_SIDE)
     shares = np.logspace(plan.min_log_mu, plan.max_log_mu, GRID_SIDE)

@@ -101,9 +101,9 @@ def read_accuracies(
     """Read the test accuracies of winners from the table of their space."""
     # Options of a space, such as channels, are not part of the name of its table.
     table = open_table(outcomes[0].arch.space.partition("(")[0], config.data_root)
-    metric = table.metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[table.name])
+    metric = table.find_metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[table.name])
     archs = [outcome.arch for outcome in outcomes]
-    return [float(value) for value in table.values(archs, metric)]
+    return [float(value) for value in table.read_values(archs, metric)]
 
 
 def _read_errors(outcomes: Sequence[SearchOutcome], config: ExperimentConfig) -> list[float]:
@@ -136,8 +136,8 @@ def make_searches_line(
 def read_random_accuracies(space: str, dataset: str, config: ExperimentConfig) -> Scores:
     """Return test accuracies of random architectures of a table, (1, architectures)."""
     table = open_table(space.partition("(")[0], config.data_root)
-    metric = table.metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[table.name])
-    accuracies = table.column(metric)
+    metric = table.find_metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[table.name])
+    accuracies = table.read_column(metric)
     finite = accuracies[np.isfinite(accuracies)]
     # The seed depends on table and data set only, so all experiments use the same architectures.
     shuffled = make_generator("at random", table.name, dataset).permutation(finite)
@@ -147,9 +147,9 @@ def read_random_accuracies(space: str, dataset: str, config: ExperimentConfig) -
 def read_convolution_accuracies(dataset: str, config: ExperimentConfig) -> Scores:
     """Return test accuracies of the 64 cells of NAS-Bench-201 with convolutions only, (1, 64)."""
     table = open_table(NB201_TABLE, config.data_root)
-    cells = [cell for cell in table.archs() if cell.count("nor_conv") == 6]
-    metric = table.metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[NB201_TABLE])
-    return table.values(cells, metric)[None]
+    cells = [cell for cell in table.list_archs() if cell.count("nor_conv") == 6]
+    metric = table.find_metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[NB201_TABLE])
+    return table.read_values(cells, metric)[None]
 
 
 def is_most_likely(outcome: SearchOutcome) -> bool:
@@ -223,7 +223,9 @@ def _make_cell_lines(name: str, cell: str, config: ExperimentConfig) -> list[Tab
     table = open_table(NB201_TABLE, config.data_root)
     lines = []
     for column, dataset in DATASETS.items():
-        accuracy = table.value(cell, table.metric(dataset=dataset, split="test", epochs=200))
+        accuracy = table.read_value(
+            cell, table.find_metric(dataset=dataset, split="test", epochs=200)
+        )
         lines.append(TableLine(f"{name}, {column}", None, accuracy, note=cell))
     return lines
 
@@ -253,7 +255,7 @@ def find_converged_cells(config: ExperimentConfig) -> ConvergedCells:
     table = open_table(NB201_TABLE, config.data_root)
     space = load_space(NB201_TABLE)
     # NASI searches without the operation that returns zero.
-    all_cells = [cell for cell in table.archs() if "none" not in cell]
+    all_cells = [cell for cell in table.list_archs() if "none" not in cell]
     cells = make_generator("cells", table.name).permutation(all_cells)[: config.samples].tolist()
     task = BenchmarkTask("NB201", NB201_TABLE, "cifar10")
     sample = measure_sample(replace(config, seeds=1), ["nasi_batch"], task, cells)

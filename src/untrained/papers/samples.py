@@ -108,9 +108,9 @@ class Sample(Measurements):
 
     def read_accuracies_on(self, dataset: str) -> Scores:
         """Return the test accuracies of the same architectures on another data set of the table."""
-        metric = self.truth.table.metric(dataset=dataset, split="test", epochs=200)
+        metric = self.truth.table.find_metric(dataset=dataset, split="test", epochs=200)
         # The new axis is that of the seeds. Accuracies are the same for all of them.
-        return self.truth.table.values(self.truth.archs, metric)[None]
+        return self.truth.table.read_values(self.truth.archs, metric)[None]
 
 
 def measure_sample(
@@ -232,7 +232,7 @@ def _select_archs(task: BenchmarkTask, truth: GroundTruth, archs: Sequence[str])
     selected = tuple(space.parse(text) for text in texts)
     # Values are oriented so that higher is better, as everywhere in the experiments.
     values = []
-    for value in truth.table.values(selected, truth.metric).tolist():
+    for value in truth.table.read_values(selected, truth.metric).tolist():
         values.append(orient_score(value, truth.metric.higher_is_better))
     return replace(truth, space=space.name, archs=selected, values=tuple(values))
 

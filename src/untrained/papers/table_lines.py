@@ -255,8 +255,8 @@ def describe_published_scores(sample: Sample, proxy: str, statistic: Statistic) 
     if not candidates:
         return ""
     # If several columns of scores are published, the most complete one is used.
-    most_complete = max(candidates, key=table.count)
-    x, y = _drop_missing(table.column(most_complete), table.column(metric))
+    most_complete = max(candidates, key=table.count_values)
+    x, y = _drop_missing(table.read_column(most_complete), table.read_column(metric))
     if len(x) < MIN_PUBLISHED_SCORES:
         return ""
     value = statistic(x, y)

@@ -109,7 +109,7 @@ class MeasuredTable:
         """
         table = self.sample.truth.table
         # This is also the evaluator of `untrained search --validate table:...`.
-        metric = TableMetric(table, table.metric(VALIDATION), MEASURE)
+        metric = TableMetric(table, table.find_metric(VALIDATION), MEASURE)
         evaluator = TableEvaluator(metric, _score_nothing, self.sample.source.task)
         result = run_strategy(strategy, evaluator, Budget(queries), self.read_accuracy)
         return list_incumbents(self.read_accuracy, result.records)
@@ -129,8 +129,8 @@ class MeasuredTable:
         table = self.sample.truth.table
         rows = []
         for dataset in DATASETS.values():
-            metric = table.metric(dataset=dataset, split="test", epochs=200)
-            rows.append(table.values(archs, metric))
+            metric = table.find_metric(dataset=dataset, split="test", epochs=200)
+            rows.append(table.read_values(archs, metric))
         return np.array(rows)
 
 

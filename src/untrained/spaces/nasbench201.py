@@ -31,7 +31,7 @@ from untrained.spaces.core.layers import ReLUConvBN, Zero
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.spaces.core.supernet import (
-    GeneSpellings,
+    EquivalentGenes,
     Mixture,
     OptionScores,
     make_uniform_mixture,
@@ -265,7 +265,7 @@ class Supernet201(ThreeStageNetwork):
                 share_weights(own_cell, cell)
         return network.train(self.training)
 
-    def decode_scores(self, scores: OptionScores) -> Iterator[GeneSpellings]:
+    def decode_scores(self, scores: OptionScores) -> Iterator[EquivalentGenes]:
         """Iterate over architectures, starting with the best operation on every edge."""
         for genes in rank_combinations(score_single_choices(self.options, scores)):
             yield (genes,)

@@ -12,7 +12,7 @@ from untrained.errors import UsageError
 from untrained.probe.guard import random_state
 from untrained.spaces import Space
 from untrained.spaces.core.supernet import (
-    GeneSpellings,
+    EquivalentGenes,
     OptionScores,
     Supernet,
     make_uniform_mixture,
@@ -96,8 +96,8 @@ def find_best_arch(
         UsageError: The best architectures all violate a limit.
     """
     rejected = 0
-    for spellings in supernet.decode_scores(scores):
-        arch = find_member(space.space, spellings)
+    for alternatives in supernet.decode_scores(scores):
+        arch = find_member(space.space, alternatives)
         if arch is None or not mark_seen(arch):
             continue
         if space.allows(arch):
@@ -116,17 +116,17 @@ def find_best_arch(
     return None
 
 
-def find_member(space: Space, spellings: GeneSpellings) -> Arch | None:
+def find_member(space: Space, alternatives: EquivalentGenes) -> Arch | None:
     """Return the architecture that a space has for one of some alternative genes.
 
     Args:
         space: The space.
-        spellings: Genes that all describe the same network. A space accepts at most one of them.
+        alternatives: Genes that all describe the same network. A space accepts at most one of them.
 
     Returns:
         The architecture, or None if it is not in the space.
     """
-    for genes in spellings:
+    for genes in alternatives:
         # A space raises this error for genes of an architecture that it does not contain.
         with suppress(UsageError):
             return space.make_arch(genes)

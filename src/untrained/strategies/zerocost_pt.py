@@ -180,8 +180,8 @@ class ZeroCostPT(Strategy):
             return Proposal(None, tuple(decisions), error.detail)
         # The mixture is one-hot now, so the first decoded architecture is the only one left.
         scores = {name: weights.tolist() for name, weights in supernet.mixture.items()}
-        spellings = next(supernet.decode_scores(scores))
-        arch = find_member(self._space.space, spellings)
+        alternatives = next(supernet.decode_scores(scores))
+        arch = find_member(self._space.space, alternatives)
         rejection = self._explain_rejection(arch)
         if rejection:
             arch = None

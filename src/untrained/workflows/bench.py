@@ -24,7 +24,7 @@ from untrained.benchmarks.noise_ceiling import measure_noise_ceiling
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.command_text import format_options
 from untrained.config import DEFAULT_PROXY, ComputeConfig
-from untrained.data import DataSource, with_input_size
+from untrained.data import DataSource, set_input_size
 from untrained.engine.devices import parse_device_name
 from untrained.engine.worker import index_proxies
 from untrained.engine.worker_setup import WeightSource
@@ -139,7 +139,7 @@ def bench(
     else:
         _refuse_options_of_benchmarks(benchmark, dataset, scores)
         truth = load_user_ground_truth(space, table, metric, samples, seed)
-    truth = replace(truth, task=with_input_size(truth.task, input_size))
+    truth = replace(truth, task=set_input_size(truth.task, input_size))
     data_name, source, data_note = load_benchmark_data(data, truth, data_root)
     if table is not None:
         check_data(load_space(space), source.task)
@@ -318,10 +318,10 @@ def _read_published_scores(truth: GroundTruth, name: str) -> ProxyScores:
         if score.proxy == proxy and score.dataset == truth.metric.dataset:
             runs.append(score)
     if not runs:
-        runs = [table.score(proxy)]
+        runs = [table.find_score(proxy)]
     by_seed = []
     for score in runs:
-        values = table.values(truth.archs, score)
+        values = table.read_values(truth.archs, score)
         by_seed.append(tuple(None if isnan(value) else float(value) for value in values))
     first = runs[0]
     return ProxyScores(

@@ -96,7 +96,7 @@ def load_ground_truth(
     """
     table = open_table(benchmark or find_default_benchmark(space), root)
     if metric:
-        truth_metric = table.metric(metric)
+        truth_metric = table.find_metric(metric)
     else:
         truth_metric = _find_default_metric(table, dataset)
     has_options = "(" in space
@@ -138,13 +138,15 @@ def _sample_table(
     seed: int,
 ) -> GroundTruth:
     """Draw architectures that have a value of the metric, and look these values up."""
-    texts = [arch for arch in table.archs() if table.value(arch, truth_metric) is not None]
+    texts = [
+        arch for arch in table.list_archs() if table.read_value(arch, truth_metric) is not None
+    ]
     rng = make_generator("bench", table.name, truth_metric.name, seed)
     indices = rng.permutation(len(texts))[:samples]
     parse = load_space(space_name).parse
     archs = tuple(parse(texts[index]) for index in sorted(indices))
     values = []
-    for value in table.values(archs, truth_metric):
+    for value in table.read_values(archs, truth_metric):
         values.append(orient_score(float(value), truth_metric.higher_is_better))
     return GroundTruth(table, truth_metric, space_name, task, archs, tuple(values))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from untrained.config import Limits, SearchConfig
-from untrained.data import DataSource, load_data, with_input_size
+from untrained.data import DataSource, load_data, set_input_size
 from untrained.data.samples import Samples, make_samples_source
 from untrained.engine import SeedBatches
 from untrained.engine.devices import parse_device_name
@@ -220,7 +220,7 @@ def _load_source(
     on_data: Callable[[DataSource], None] | None,
 ) -> DataSource:
     """Load the data, and refuse data that networks of the space do not accept."""
-    task = with_input_size(space.task, config.input_size)
+    task = set_input_size(space.task, config.input_size)
     if samples is not None:
         source = make_samples_source(samples, task)
     else:

@@ -63,7 +63,7 @@ class TableMetric:
         table_name = typed_name or default_name
         try:
             table = open_table(table_name, root)
-            metric = table.metric(metric_name)
+            metric = table.find_metric(metric_name)
         except UsageError as error:
             others = [f"table:{name}:METRIC" for name in table_names if name != table_name]
             if not others:
@@ -185,7 +185,7 @@ class TableEvaluator:
 
     def _look_up(self, arch: Arch) -> Record:
         table = self.table_metric.table
-        value = table.value(arch, self.table_metric.metric)
+        value = table.read_value(arch, self.table_metric.metric)
         request = ScoreRequest(arch, self.table_metric.measure, self.task, self.seed)
         if value is None:
             return Record(request, error=Failure("missing", f"not in the table of {table.name}"))

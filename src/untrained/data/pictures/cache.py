@@ -37,7 +37,7 @@ _PICTURES_IN_FLIGHT = 256  # pictures that are decoded before the first of them 
 
 
 @dataclass(frozen=True)
-class DecodingFacts:
+class DecodingSummary:
     """Facts that were collected while pictures were decoded.
 
     Attributes:
@@ -57,7 +57,7 @@ class DecodingFacts:
 
 def load_pictures(
     listing: Listing, shape: tuple[int, ...], root: Path
-) -> tuple[Tensor, DecodingFacts]:
+) -> tuple[Tensor, DecodingSummary]:
     """Load the pictures of a listing from the cache; decode them first if they are not in it.
 
     Args:
@@ -92,10 +92,10 @@ def _make_key(listing: Listing, shape: tuple[int, ...]) -> str:
     return digest.hexdigest()[:24]
 
 
-def _read_cache(array_file: Path, facts_file: Path) -> tuple[Tensor, DecodingFacts] | None:
+def _read_cache(array_file: Path, facts_file: Path) -> tuple[Tensor, DecodingSummary] | None:
     """Read a cache entry; None if it does not exist or is incomplete."""
     try:
-        facts = DecodingFacts(**parse_json(facts_file.read_text(encoding="utf-8")))
+        facts = DecodingSummary(**parse_json(facts_file.read_text(encoding="utf-8")))
         # The file is mapped into memory, so only the pictures that are used are read.
         pixels = np.load(array_file, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError, TypeError):
@@ -136,7 +136,7 @@ def _write_cache(
         ) from error
 
 
-def _decode_pictures(listing: Listing, shape: tuple[int, ...], file: BinaryIO) -> DecodingFacts:
+def _decode_pictures(listing: Listing, shape: tuple[int, ...], file: BinaryIO) -> DecodingSummary:
     """Append every picture that can be decoded to a file, in the order of the listing."""
     sizes = []
     unreadable = []
@@ -157,7 +157,7 @@ def _decode_pictures(listing: Listing, shape: tuple[int, ...], file: BinaryIO) -
         first_name = first_names.setdefault(image.digest, image_file.name)
         if first_name != image_file.name:
             remarks.append((index, f"used, but it is the same picture as {first_name}"))
-    return DecodingFacts(
+    return DecodingSummary(
         sizes, dict(modes.most_common()), dict(changes.most_common()), unreadable, remarks
     )
 
@@ -185,7 +185,7 @@ def _decode_in_threads(
                 yield pair
 
 
-def _check_classes(listing: Listing, facts: DecodingFacts) -> None:
+def _check_classes(listing: Listing, facts: DecodingSummary) -> None:
     """Raise an error if a class has no picture to learn from."""
     reasons = dict(facts.unreadable)
     learned_classes = set()

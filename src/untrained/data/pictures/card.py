@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from untrained.data.parts import TEST, TRAIN, VAL
-from untrained.data.pictures.cache import DecodingFacts
+from untrained.data.pictures.cache import DecodingSummary
 from untrained.data.pictures.listing import PART_NAMES, Listing
 from untrained.formatting import format_count
 
@@ -80,7 +80,7 @@ class PictureCard:
 
 
 def make_picture_card(
-    listing: Listing, facts: DecodingFacts, shape: tuple[int, ...]
+    listing: Listing, facts: DecodingSummary, shape: tuple[int, ...]
 ) -> PictureCard:
     """Make the card of pictures that were decoded for networks.
 

@@ -10,7 +10,7 @@ import torch
 
 from untrained.data.images import compute_channel_statistics, make_image_task
 from untrained.data.parts import ImagePart, Parts
-from untrained.data.pictures.cache import DecodingFacts, load_pictures
+from untrained.data.pictures.cache import DecodingSummary, load_pictures
 from untrained.data.pictures.card import PictureCard, make_picture_card
 from untrained.data.pictures.listing import PART_NAMES, Listing, list_csv, list_folder
 from untrained.data.registry import register_source
@@ -56,7 +56,7 @@ def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:
         )
 
     @cache
-    def open_pictures() -> tuple[dict[str, ImagePart], DecodingFacts]:
+    def open_pictures() -> tuple[dict[str, ImagePart], DecodingSummary]:
         pixels, facts = load_pictures(listing, task.input_shape, root)
         return _split_pictures(listing, pixels, facts), facts
 
@@ -84,7 +84,7 @@ def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:
 
 
 def _split_pictures(
-    listing: Listing, pixels: torch.Tensor, facts: DecodingFacts
+    listing: Listing, pixels: torch.Tensor, facts: DecodingSummary
 ) -> dict[str, ImagePart]:
     """Split decoded pictures, which are sorted by part, into the parts of their listing."""
     files = listing.list_readable_files(facts.unreadable)

@@ -20,7 +20,7 @@ Mixture = dict[str, Tensor]
 # Scores of the options of every choice; higher is better.
 OptionScores = Mapping[str, Sequence[float]]
 # Alternative genes of one architecture; a space accepts one of them.
-GeneSpellings = tuple[Genes, ...]
+EquivalentGenes = tuple[Genes, ...]
 # One alternative within a group of choices: its score and the genes it stands for.
 ScoredGenes = tuple[float, Genes]
 
@@ -35,7 +35,7 @@ class Supernet(Protocol):
         """Return the network of `arch` with the weights of the supernet."""
         ...
 
-    def decode_scores(self, scores: OptionScores) -> Iterator[GeneSpellings]:
+    def decode_scores(self, scores: OptionScores) -> Iterator[EquivalentGenes]:
         """Iterate over architectures, best first. Some may be outside of the space."""
         ...
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from untrained.errors import UsageError
 from untrained.spaces.core.supernet import (
-    GeneSpellings,
+    EquivalentGenes,
     Mixture,
     OptionScores,
     ScoredGenes,
@@ -249,7 +249,7 @@ class DartsSupernet(CellNetwork[Mixture]):
         _create_affine_parameters(network)
         return network.train(self.training)
 
-    def decode_scores(self, scores: OptionScores) -> Iterator[GeneSpellings]:
+    def decode_scores(self, scores: OptionScores) -> Iterator[EquivalentGenes]:
         """Iterate over architectures, starting with the best pair of edges for every node."""
         groups: list[list[ScoredGenes]] = []
         for kind in KINDS:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from untrained.spaces.core.supernet import (
-    GeneSpellings,
+    EquivalentGenes,
     Mixture,
     OptionScores,
     make_uniform_mixture,
@@ -89,7 +89,7 @@ class Supernet1Shot1(Skeleton101):
         share_weights(self.classifier, network.classifier)
         return network.train(self.training)
 
-    def decode_scores(self, scores: OptionScores) -> Iterator[GeneSpellings]:
+    def decode_scores(self, scores: OptionScores) -> Iterator[EquivalentGenes]:
         """Iterate over architectures, starting with the best parents and operations.
 
         Each has two spellings: with all nodes, for a space that has loose ends, and without the
