@@ -129,11 +129,11 @@ class DriverCost:
 
 def measure_driver(name: str, strategy: str, limits: dict[str, str], count: int) -> DriverCost:
     """Run a search as `untrained search` does, with an executor that returns at once."""
-    beside = ""
+    also = ""
     validate = ""
     budget = count
     if strategy == "nsga2":
-        beside = "params"
+        also = "params"
     if strategy.startswith("best_of_pool"):
         strategy = f"best_of_pool(top=20,pool={count})"
         budget = 20
@@ -143,7 +143,7 @@ def measure_driver(name: str, strategy: str, limits: dict[str, str], count: int)
         strategy=strategy,
         data="noise",
         budget=budget,
-        beside=beside,
+        also=also,
         validate=validate,
         limits=limits,
     )

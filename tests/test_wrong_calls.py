@@ -540,7 +540,7 @@ SEARCH: dict[str, tuple[Call, str]] = {
         "invalid share None",
     ),
     "screen=5": (lambda: search_tiny(screen=5), "5 is not a list of names"),
-    "beside=5": (lambda: search_tiny(beside=5), "5 is not a list of names"),
+    "also=5": (lambda: search_tiny(also=5), "5 is not a list of names"),
     "validate='training(epochs=0)'": (
         lambda: search_tiny(strategy="best_of_pool", validate="training(epochs=0)"),
         "accuracy(epochs=0): epochs must be a whole number from 1 to 65,536, such as epochs=3",
@@ -550,8 +550,8 @@ SEARCH: dict[str, tuple[Call, str]] = {
         "5 is not a validation; type --validate",
     ),
     "nsga2 with the same objective": (
-        lambda: search_tiny(strategy="nsga2", proxy="params", beside="params"),
-        "nsga2 needs different objectives, and params is named twice; use another --beside, such as flops",
+        lambda: search_tiny(strategy="nsga2", proxy="params", also="params"),
+        "nsga2 needs different objectives, and params is named twice; use another --also, such as flops",
     ),
     "warm_up=5": (lambda: search_tiny(warm_up=5), "5"),
     "workers=0": (lambda: search_tiny(workers=0), "--workers must be a whole number of at least 1"),

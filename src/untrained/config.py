@@ -231,7 +231,7 @@ class SearchConfig:
         top: Number of best architectures that `stable` compares.
         screen: Cheap proxies that select the architectures to score with `proxy`.
         keep: Share of the architectures that pass the screen.
-        beside: Additional proxies to record. Only strategies with several objectives optimise them.
+        also: Additional proxies to record. Only strategies with several objectives optimise them.
         validate: How a strategy with a pool selects among its few final candidates:
             "table:cifar10_val_12" or "training(epochs=3,samples=1500)".
         warm_up: Training on a share of the data before networks are scored: "10%".
@@ -261,7 +261,7 @@ class SearchConfig:
     top: int = 10
     screen: str = ""
     keep: str = "20%"
-    beside: str = ""
+    also: str = ""
     validate: str = ""
     warm_up: str = ""
     confirm: int = 0

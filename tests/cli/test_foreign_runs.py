@@ -15,7 +15,7 @@ from untrained import user_code
 
 SEARCH = "search --space ./mine.py:mynet --proxy ./mine.py:spread --data digits --budget 3 --run theirs".split()
 NSGA2 = (
-    "search --space ./mine.py:mynet --proxy params --beside ./mine.py:spread --strategy nsga2 --data noise "
+    "search --space ./mine.py:mynet --proxy params --also ./mine.py:spread --strategy nsga2 --data noise "
     "--budget 4 --run theirs"
 ).split()
 TRAIN = ("--recipe", "quick(epochs=1)")

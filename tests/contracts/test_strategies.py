@@ -68,7 +68,7 @@ def make_strategy(name: str, seed: int = 0, space: Any = None, **options: Any) -
         "source": load_data("noise", TASK),
         "evaluate_pool": evaluate_pool,
         "pool_fitness": read_fitness,
-        "beside": (),
+        "other_objectives": (),
     }
     arguments = {need: needs[need] for need in STRATEGIES[name].needs}
     return STRATEGIES[name](
@@ -262,7 +262,7 @@ SEARCH_OPTIONS = {
     "best_of_pool": {"pool": 12, "top": 6},
 }
 SEARCH_ARGUMENTS: dict[str, dict[str, Any]] = {  # what a strategy needs besides its options
-    "nsga2": {"beside": "params"},
+    "nsga2": {"also": "params"},
     "hnas": {"validate": "training(epochs=1,samples=20)", "proxy": "trace"},
     "best_of_pool": {"validate": "training(epochs=1,samples=20)"},
 }

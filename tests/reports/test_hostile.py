@@ -70,7 +70,7 @@ def write_search(folder: Path) -> None:
     """Write a run with everything that its page can show."""
     options: dict[str, Any] = {
         "strategy": "nsga2",
-        "beside": "params",
+        "also": "params",
         "limits": {"params": "10M"},
         "workers": 1,
     }

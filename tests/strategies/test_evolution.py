@@ -285,7 +285,7 @@ def test_nsga2_finds_the_front_of_two_objectives():
     def g(records):
         return -sum_choices(records[0].arch)
 
-    strategy = NSGA2(ten, make_rng(), f, beside=[g], population=32)
+    strategy = NSGA2(ten, make_rng(), f, other_objectives=[g], population=32)
     run_toy_search(strategy, sum_choices, 1500)
     front = strategy.trace[-1]
     assert set(front.points) == {(float(s), -float(s)) for s in range(16)}
@@ -304,7 +304,7 @@ def test_the_ends_of_a_front_survive_and_crowded_points_do_not():
     def b(records):
         return -(records[0].value ** 2)
 
-    strategy = NSGA2(ten, make_rng(), a, beside=[b], population=4)
+    strategy = NSGA2(ten, make_rng(), a, other_objectives=[b], population=4)
     first = strategy.ask(9)
     strategy.tell(
         [
@@ -328,14 +328,14 @@ def test_an_architecture_without_an_objective_is_left_out():
         ten,
         make_rng(),
         read_fitness,
-        beside=[lambda rs: None if sum_choices(rs[0].arch) % 2 else 1.0],
+        other_objectives=[lambda rs: None if sum_choices(rs[0].arch) % 2 else 1.0],
         population=8,
     )
     run_toy_search(strategy, sum_choices, 60)
     assert strategy.population
     assert all(sum_choices(arch) % 2 == 0 for arch in strategy.population)
     with pytest.raises(UsageError, match="at most three objectives"):
-        NSGA2(ten, make_rng(), read_fitness, beside=[read_fitness] * 3)
+        NSGA2(ten, make_rng(), read_fitness, other_objectives=[read_fitness] * 3)
 
 
 @pytest.mark.parametrize("strategy_class", [Evolution, LocalSearch, NSGA2])

@@ -112,7 +112,7 @@ def test_every_option_is_described(name):
             {"strategy": "best_of_pool", "validate": "table:x"},
             "there is no table of known results for ten",
         ),
-        ({"strategy": "nsga2"}, "such as --beside params"),
+        ({"strategy": "nsga2"}, "such as --also params"),
         (
             {"strategy": "evolution", "screen": "flops", "proxy": "dextr"},
             "use --strategy random, not evolution",
@@ -122,7 +122,7 @@ def test_every_option_is_described(name):
             "az_nas compares all candidates, and evolution needs",
         ),
         (
-            {"strategy": "nsga2", "beside": "az_nas"},
+            {"strategy": "nsga2", "also": "az_nas"},
             "az_nas compares all candidates, and nsga2 needs",
         ),
         (
@@ -224,7 +224,7 @@ def test_the_report_shows_the_limits_and_their_command(run_folder):
 
 def test_nsga2_trades_the_proxy_against_the_number_of_parameters(run_folder):
     result = search_noise(
-        run_folder, "nsga2(population=6)", proxy="naswot(samples=8)", beside="params", budget=30
+        run_folder, "nsga2(population=6)", proxy="naswot(samples=8)", also="params", budget=30
     )
     scores = read_scores(result, "naswot(samples=8)")
     sizes = read_scores(result, "params")
@@ -244,9 +244,9 @@ def test_nsga2_trades_the_proxy_against_the_number_of_parameters(run_folder):
 
 
 def test_other_objectives_on_the_same_folder_are_refused(run_folder):
-    search_noise(run_folder, "nsga2(population=6)", proxy="flops", beside="params")
+    search_noise(run_folder, "nsga2(population=6)", proxy="flops", also="params")
     with pytest.raises(UsageError, match=r"objectives 'params' \(now 'depth'\)"):
-        search_noise(run_folder, "nsga2(population=6)", proxy="flops", beside="depth")
+        search_noise(run_folder, "nsga2(population=6)", proxy="flops", also="depth")
 
 
 # --------------------------------------------------------------------------------------------------------- validation

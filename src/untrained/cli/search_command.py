@@ -71,7 +71,7 @@ def search(
             rich_help_panel=WHAT,
         ),
     ] = None,
-    beside: Annotated[
+    also: Annotated[
         str,
         typer.Option(
             help="Additional proxies to record: zico,naswot. The strategy nsga2 also optimises "
@@ -264,7 +264,7 @@ def search(
         top=SearchConfig.top if top is None else top,
         screen=screen,
         keep=SearchConfig.keep if keep is None else keep,
-        beside=beside,
+        also=also,
         validate=validate,
         warm_up=warm_up,
         confirm=confirm,

@@ -80,7 +80,7 @@ def _run_search(config: ExperimentConfig, name: str, images: str) -> SearchResul
         strategy=f"evolution(preset=zennas,population={POPULATION})",
         budget=config.samples,
         data=images,
-        beside=limit_samples(PROXIES[other_name], config.batch),
+        also=limit_samples(PROXIES[other_name], config.batch),
         limits={"params": LIMIT},
         seeds=config.seeds,
         run=Path(config.folder, name),

@@ -179,7 +179,7 @@ class RunFolder:
         """Return everything that decides which records the run needs, except its budget."""
         description = self.config.describe_search()
         # Additional proxies change the search only if the strategy weighs them.
-        description["objectives"] = self.config.beside if self.objectives else ""
+        description["objectives"] = self.config.also if self.objectives else ""
         description["code"] = self.code
         return description
 
@@ -342,7 +342,7 @@ class RunFolder:
         arguments["stable"] = config.stable
         if config.stable:
             arguments["top"] = config.top
-        arguments["beside"] = config.beside
+        arguments["also"] = config.also
         arguments["confirm"] = config.confirm
         arguments["run"] = str(self.folder)
         if config.compute.device == "cpu":
@@ -432,8 +432,8 @@ def choose_default_folder(config: SearchConfig, weighs_objectives: bool = False)
         words.append(f"{config.screen}-{config.keep}")
     if config.input_size:
         words.append(f"input{config.input_size}")
-    if weighs_objectives and config.beside:
-        words.append(config.beside)
+    if weighs_objectives and config.also:
+        words.append(config.also)
     if config.validate:
         words.append(config.validate)
     if config.warm_up:

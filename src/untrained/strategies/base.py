@@ -69,7 +69,7 @@ class Strategy(ABC):
         needs: Fields of `StrategyInputs` that the strategy requires.
         plan_class: Dataclass whose fields are options of the strategy, or None.
         default_budget: Number of architectures to propose if the user gives no budget, or None.
-        max_ask: Number of architectures to ask for at a time, if proposing them is expensive.
+        ask_size: Number of architectures to ask for at a time, if proposing them is expensive.
         trace: One frozen dataclass per step of the strategy. The report shows them as tables.
     """
 
@@ -78,7 +78,7 @@ class Strategy(ABC):
     needs: ClassVar[tuple[str, ...]] = ()
     plan_class: "ClassVar[type[DataclassInstance] | None]" = None
     default_budget: int | None = None
-    max_ask: int | None = None
+    ask_size: int | None = None
     trace: Sequence[object] = ()
 
     @abstractmethod
@@ -128,7 +128,7 @@ class StrategyInputs:
         step_log: Where an expensive strategy writes its steps, so that it can resume.
         evaluate_pool: Scores a pool of architectures with proxies.
         pool_fitness: Reads the score of an architecture of the pool from its records.
-        beside: Further objectives (`--beside`).
+        other_objectives: Further objectives (`--also`).
     """
 
     source: "DataSource | None" = None
@@ -136,7 +136,7 @@ class StrategyInputs:
     step_log: "StepLog | None" = None
     evaluate_pool: PoolEvaluator | None = None
     pool_fitness: Fitness | None = None
-    beside: Sequence[Fitness] = ()
+    other_objectives: Sequence[Fitness] = ()
 
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")

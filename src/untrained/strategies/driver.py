@@ -14,7 +14,7 @@ from untrained.strategies.budget import Budget, BudgetTracker
 from untrained.types import Record
 
 # Architectures to ask for at a time.
-DEFAULT_ASK = 256
+DEFAULT_ASK_SIZE = 256
 
 
 @dataclass
@@ -40,7 +40,7 @@ def run_strategy(
     budget: Budget,
     fitness: Fitness,
     on_progress: ProgressCallback | None = None,
-    max_ask: int = DEFAULT_ASK,
+    ask_size: int = DEFAULT_ASK_SIZE,
     stage: str = "scoring",
 ) -> DriverResult:
     """Run a strategy until its budget is spent, the space is exhausted, or Ctrl-C.
@@ -54,7 +54,7 @@ def run_strategy(
         budget: When to stop.
         fitness: Reads the score of an architecture.
         on_progress: Called after each architecture, and once before the first.
-        max_ask: Number of architectures per `ask`, unless the strategy sets its own `max_ask`.
+        ask_size: Number of architectures per `ask`, unless the strategy sets its own `ask_size`.
         stage: Name of the stage in progress events.
 
     Returns:
@@ -63,13 +63,13 @@ def run_strategy(
     result = DriverResult()
     tracker = BudgetTracker(budget, fitness)
     start = perf_counter()
-    if strategy.max_ask is not None:
-        max_ask = strategy.max_ask
+    if strategy.ask_size is not None:
+        ask_size = strategy.ask_size
     if on_progress:
         on_progress(Progress(stage, 0, budget.total))
     try:
         while not result.ended:
-            archs = strategy.ask(tracker.limit_ask(max_ask))
+            archs = strategy.ask(tracker.limit_ask(ask_size))
             if not archs:
                 result.ended = "exhausted"
                 break

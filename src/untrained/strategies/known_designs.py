@@ -35,7 +35,7 @@ class WithKnownDesigns(Strategy):
         self._design_records: dict[Arch, list[Record]] = {}
         self.designs: dict[Arch, str] = {}
         self.default_budget = strategy.default_budget
-        self.max_ask = strategy.max_ask
+        self.ask_size = strategy.ask_size
 
     # A property here overrides an attribute of `Strategy`, which the wrapped strategy may replace.
     @property

@@ -188,7 +188,7 @@ class NASI(Strategy):
     name = "nasi"
     needs = ("source",)
     default_budget = 1
-    max_ask = 1
+    ask_size = 1
 
     def __init__(
         self,

@@ -88,13 +88,13 @@ class NSGA2(GenerationStrategy[Point]):
         space: Where architectures come from.
         rng: Random generator.
         fitness: The first objective.
-        beside: One or two more objectives.
+        other_objectives: One or two more objectives.
         population: Number of members, and of children per generation.
         crossover: Probability that a child has two parents.
     """
 
     name = "nsga2"
-    needs = ("beside",)
+    needs = ("other_objectives",)
 
     def __init__(
         self,
@@ -102,16 +102,16 @@ class NSGA2(GenerationStrategy[Point]):
         rng: np.random.Generator,
         fitness: Fitness,
         *,
-        beside: Sequence[Fitness] = (),
+        other_objectives: Sequence[Fitness] = (),
         population: int = 32,
         crossover: float = 0.9,
     ) -> None:
-        if population < 2 or len(beside) > 2 or not 0 <= crossover <= 1:
+        if population < 2 or len(other_objectives) > 2 or not 0 <= crossover <= 1:
             raise UsageError(
                 "nsga2 needs a population of at least 2, at most three objectives, "
                 "and a crossover probability from 0 to 1"
             )
-        self._objectives = (fitness, *beside)
+        self._objectives = (fitness, *other_objectives)
         super().__init__(space, rng, self._read_point)
         self.population_size = population
         self.crossover = crossover

@@ -22,7 +22,7 @@ from untrained.strategies.base import (
 NEED_TEXTS = {
     "source": "a space with a supernet",
     "evaluate_pool": "--validate",
-    "beside": "--beside",
+    "other_objectives": "--also",
 }
 _TYPE_TEXTS = {int: "WHOLE NUMBER", float: "NUMBER", str: "NAME", bool: "True|False"}
 
@@ -89,7 +89,7 @@ class StrategySpec:
     @property
     def needs_objectives(self) -> bool:
         """Whether the strategy optimises several objectives."""
-        return "beside" in self.strategy_class.needs
+        return "other_objectives" in self.strategy_class.needs
 
     @property
     def proposes_freely(self) -> bool:

@@ -111,7 +111,7 @@ class ZeroCostPT(Strategy):
 
     name = "zerocost_pt"
     needs = ("source",)
-    max_ask = 1
+    ask_size = 1
 
     def __init__(
         self,

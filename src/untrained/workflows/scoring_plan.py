@@ -27,9 +27,9 @@ class ScoringPlan:
     Attributes:
         proxy: The proxy of `--proxy`. It ranks the architectures, unless there is a validation.
         proxies: All proxies that score the proposals of the strategy: `proxy`, the short training
-            of a validation, `pool_proxies`, the baselines and `beside`. Aggregates are replaced by
+            of a validation, `pool_proxies`, the baselines and `additional_proxies`. Aggregates are replaced by
             their parts.
-        beside: The proxies of `--beside`.
+        additional_proxies: The proxies of `--also`.
         pool_proxies: The proxies that score the pool of a strategy that has one.
         screening: The cheap proxies that score all candidates first; None without a screen.
         validation: The measure that ranks architectures instead of `proxy`; None without one.
@@ -41,7 +41,7 @@ class ScoringPlan:
 
     proxy: Proxy
     proxies: tuple[Proxy, ...]
-    beside: tuple[Proxy, ...]
+    additional_proxies: tuple[Proxy, ...]
     pool_proxies: tuple[Proxy, ...]
     screening: Screening | None
     validation: Validation | None
@@ -82,14 +82,14 @@ class ScoringPlan:
     def list_objectives(self) -> list[Fitness]:
         """Return what a strategy with several objectives maximises in addition to the fitness."""
         objectives = []
-        for proxy in self.beside:
+        for proxy in self.additional_proxies:
             objectives.append(_make_fitness(proxy.measure, _is_maximised(proxy)))
         return objectives
 
     def describe_objectives(self) -> list[dict[str, Any]]:
         """Return the same objectives as plain rows for `run.json`: a report does not load proxies."""
         rows = []
-        for proxy in self.beside:
+        for proxy in self.additional_proxies:
             row = {
                 "label": proxy.label,
                 "measure": proxy.measure,
@@ -101,7 +101,7 @@ class ScoringPlan:
 
 def make_scoring_plan(
     proxy: str | Proxy,
-    beside: str = "",
+    also: str = "",
     screening: Screening | None = None,
     validation: Validation | None = None,
     pool_names: Sequence[str] = (),
@@ -110,7 +110,7 @@ def make_scoring_plan(
 
     Args:
         proxy: The proxy that ranks architectures, or its name.
-        beside: Names of further proxies to record, separated by commas.
+        also: Names of further proxies to record, separated by commas.
         screening: The cheap proxies that score all candidates first.
         validation: The measure that ranks architectures instead of the proxy.
         pool_names: Names of the proxies that score a pool; empty for `proxy` alone.
@@ -119,8 +119,8 @@ def make_scoring_plan(
         UsageError: There is no such proxy, or two different ones have the same name.
     """
     main_proxy = load_proxy(proxy)
-    beside_names = split_names(beside)
-    beside_proxies = tuple(load_proxy(name) for name in beside_names)
+    additional_names = split_names(also)
+    additional_proxies = tuple(load_proxy(name) for name in additional_names)
     pool_proxies = tuple(load_proxy(name) for name in pool_names)
     if not pool_proxies:
         pool_proxies = (main_proxy,)
@@ -134,7 +134,7 @@ def make_scoring_plan(
         others.append(training)
     others.extend(pool_proxies)
     others.extend(load_proxy(name) for name in BASELINES)
-    others.extend(beside_proxies)
+    others.extend(additional_proxies)
     proxies = [main_proxy]
     for other in others:
         if other.measure != main_proxy.measure:
@@ -146,7 +146,7 @@ def make_scoring_plan(
     if isinstance(proxy, str):
         names.append(proxy)
     names.extend(pool_names)
-    names.extend(beside_names)
+    names.extend(additional_names)
     if screening is not None:
         names.extend(screening.names)
     typed_names = {load_proxy(name).measure: name for name in names}
@@ -155,7 +155,7 @@ def make_scoring_plan(
     return ScoringPlan(
         proxy=main_proxy,
         proxies=tuple(single_proxies),
-        beside=beside_proxies,
+        additional_proxies=additional_proxies,
         pool_proxies=pool_proxies,
         screening=screening,
         validation=validation,

@@ -35,7 +35,7 @@ from untrained.runs.trace import write_trace
 from untrained.runs.winner import CONFIRMED, RunRanking, rank_run, read_records
 from untrained.spaces import Space
 from untrained.spaces.core.diagrams import write_diagram
-from untrained.strategies.driver import DEFAULT_ASK
+from untrained.strategies.driver import DEFAULT_ASK_SIZE
 from untrained.strategies.search_limits import SearchLimits
 from untrained.types import Arch, Failure, Record
 from untrained.workflows.confirm import choose_groups, confirm_ranking
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Architectures to ask for at a time, per worker and per network that it measures in one pass.
-ASK_PER_WORKER = 16
+ASK_SIZE_PER_WORKER = 16
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class SearchOptions(TypedDict, total=False):
     top: int
     screen: str
     keep: str
-    beside: str
+    also: str
     validate: str
     warm_up: str
     confirm: int
@@ -337,9 +337,9 @@ def _run_session(
         search_key = run.compute_search_key(stages.list_requests())
         run = replace(run, search_key=search_key).save()
         setup.limits.use_store(store, run.search_key)
-        max_ask = _choose_max_ask(setup, executor)
+        ask_size = _choose_ask_size(setup, executor)
         session = stages.run(
-            setup.strategy, setup.budget, run.search_key, setup.sample_reference(), max_ask
+            setup.strategy, setup.budget, run.search_key, setup.sample_reference(), ask_size
         )
         ranked = _rank_within_latency(run, setup.limits, store)
         best = None
@@ -363,17 +363,17 @@ def _run_session(
     return SearchResult(run, ranked.records, ranked.ranking)
 
 
-def _choose_max_ask(setup: SearchSetup, executor: Executor) -> int:
+def _choose_ask_size(setup: SearchSetup, executor: Executor) -> int:
     """Return how many architectures to ask for at a time.
 
     After each request, some workers wait for the slowest one, so large requests are better. With
     limits, proposals are expensive, because most of them are rejected, so requests are smaller.
     """
     if setup.limits.texts:
-        return DEFAULT_ASK
+        return DEFAULT_ASK_SIZE
     compute = setup.config.compute
     workers = compute.workers or executor.workers
-    return max(DEFAULT_ASK, ASK_PER_WORKER * workers * compute.networks_per_batch)
+    return max(DEFAULT_ASK_SIZE, ASK_SIZE_PER_WORKER * workers * compute.networks_per_batch)
 
 
 def _rank_within_latency(run: RunFolder, limits: SearchLimits, store: Store) -> RunRanking:

@@ -21,7 +21,7 @@ def check_strategy(strategy: StrategySpec, config: SearchConfig) -> None:
 
     Args:
         strategy: The strategy.
-        config: The search: `--validate`, `--beside` and `--screen`.
+        config: The search: `--validate`, `--also` and `--screen`.
 
     Raises:
         UsageError: An option is missing or does not suit the strategy.
@@ -35,9 +35,9 @@ def check_strategy(strategy: StrategySpec, config: SearchConfig) -> None:
         raise UsageError(
             f"--validate is for the strategies hnas and best_of_pool; {name} uses only the proxy"
         )
-    if strategy.needs_objectives and not config.beside:
+    if strategy.needs_objectives and not config.also:
         raise UsageError(
-            f"{name} optimises several objectives; add one or two, such as --beside params"
+            f"{name} optimises several objectives; add one or two, such as --also params"
         )
     if config.screen and (strategy.learns or strategy.needs_validation):
         raise UsageError(
@@ -79,7 +79,7 @@ def check_plan(strategy: StrategySpec, plan: ScoringPlan, budget: Budget) -> Non
     proxy = plan.proxy
     objectives = [proxy]
     if strategy.needs_objectives:
-        objectives.extend(plan.beside)
+        objectives.extend(plan.additional_proxies)
     for objective in objectives:
         if _compares_candidates(objective) and strategy.learns:
             raise UsageError(
@@ -104,14 +104,14 @@ def _compares_candidates(proxy: Proxy) -> bool:
 
 def _check_objectives_differ(strategy: StrategySpec, plan: ScoringPlan) -> None:
     measures = {plan.proxy.measure}
-    for proxy in plan.beside:
+    for proxy in plan.additional_proxies:
         if proxy.measure in measures:
             example = "params"
             if proxy.name == "params":
                 example = "flops"
             raise UsageError(
                 f"{strategy.name} needs different objectives, and {proxy.label} is named twice; "
-                f"use another --beside, such as {example}"
+                f"use another --also, such as {example}"
             )
         measures.add(proxy.measure)
 

@@ -145,7 +145,7 @@ def prepare_search(
         step_log=stages.step_log,
         evaluate_pool=stages.score_pool,
         pool_fitness=plan.pool_fitness,
-        beside=plan.list_objectives(),
+        other_objectives=plan.list_objectives(),
     )
     rng = make_generator("search", strategy_spec.seed_name, loaded_space.name, config.seed)
     strategy = strategy_spec.make(limits.space, rng, plan.fitness, inputs)
@@ -208,7 +208,7 @@ def _plan_scoring(
     screening = None
     if config.screen:
         screening = Screening.parse(config.screen, config.keep, budget)
-    plan = make_scoring_plan(proxy, config.beside, screening, validation, strategy.pool_metrics)
+    plan = make_scoring_plan(proxy, config.also, screening, validation, strategy.pool_metrics)
     check_plan(strategy, plan, budget)
     return plan
 

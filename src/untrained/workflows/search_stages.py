@@ -22,7 +22,7 @@ from untrained.runs.step_log import StepLog
 from untrained.runs.store import Store
 from untrained.strategies.base import Strategy
 from untrained.strategies.budget import Budget
-from untrained.strategies.driver import DEFAULT_ASK, DriverResult, run_strategy
+from untrained.strategies.driver import DEFAULT_ASK_SIZE, DriverResult, run_strategy
 from untrained.strategies.screening import FixedCandidates, Screening
 from untrained.types import FRESH, Arch, Record, ScoreRequest
 from untrained.workflows.scoring_plan import ScoringPlan
@@ -109,7 +109,7 @@ class SearchStages:
         budget: Budget,
         search_key: str,
         reference: Sequence[Arch] = (),
-        max_ask: int = DEFAULT_ASK,
+        ask_size: int = DEFAULT_ASK_SIZE,
     ) -> DriverResult:
         """Run a strategy until its budget is spent, with screening if the plan has it.
 
@@ -118,7 +118,7 @@ class SearchStages:
             budget: When to stop.
             search_key: The key of the search; the store lists the records under it.
             reference: The reference sample, if the plan has aggregates that need one.
-            max_ask: Largest number of architectures to ask for at a time.
+            ask_size: Largest number of architectures to ask for at a time.
 
         Returns:
             The records, why the session ended, and the time of all stages.
@@ -126,7 +126,7 @@ class SearchStages:
         self._search_key = search_key
         seconds = 0.0
         if reference:
-            measured = self._measure_reference(reference, budget, max_ask)
+            measured = self._measure_reference(reference, budget, ask_size)
             if measured.ended == "interrupted":
                 # The records are stored, but no candidate can be scored without the reference.
                 return replace(measured, records=[])
@@ -134,7 +134,7 @@ class SearchStages:
         screening = self._plan.screening
         if screening is not None:
             screened = self._screen(
-                screening, strategy, _subtract_seconds(budget, seconds), max_ask
+                screening, strategy, _subtract_seconds(budget, seconds), ask_size
             )
             seconds += screened.seconds
             if screened.ended == "interrupted":
@@ -142,7 +142,7 @@ class SearchStages:
             survivors = screening.select_survivors(screened.records)
             strategy = FixedCandidates(survivors)
             budget = replace(budget, count=max(1, len(survivors)))
-        scored = self._score(strategy, _subtract_seconds(budget, seconds), max_ask)
+        scored = self._score(strategy, _subtract_seconds(budget, seconds), ask_size)
         return replace(scored, seconds=seconds + scored.seconds)
 
     def score_pool(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
@@ -175,7 +175,7 @@ class SearchStages:
         self._pool_measured += evaluator.measured
 
     def _measure_reference(
-        self, archs: Sequence[Arch], budget: Budget, max_ask: int
+        self, archs: Sequence[Arch], budget: Budget, ask_size: int
     ) -> DriverResult:
         """Score the reference sample and fit the aggregates that compare candidates with it.
 
@@ -196,7 +196,7 @@ class SearchStages:
             Budget(len(archs), seconds),
             lambda records: None,
             self._make_callback(evaluator),
-            max_ask,
+            ask_size,
             stage="scoring the reference sample",
         )
         if result.ended != "interrupted":
@@ -205,7 +205,7 @@ class SearchStages:
         return result
 
     def _screen(
-        self, screening: Screening, strategy: Strategy, budget: Budget, max_ask: int
+        self, screening: Screening, strategy: Strategy, budget: Budget, ask_size: int
     ) -> DriverResult:
         """Score all candidates with the cheap proxies."""
         evaluator = self._make_evaluator(screening.proxies, FRESH)
@@ -216,11 +216,11 @@ class SearchStages:
             replace(budget, stable=None),
             lambda records: None,
             self._make_callback(evaluator),
-            max_ask,
+            ask_size,
             stage="screening",
         )
 
-    def _score(self, strategy: Strategy, budget: Budget, max_ask: int) -> DriverResult:
+    def _score(self, strategy: Strategy, budget: Budget, ask_size: int) -> DriverResult:
         """Score the proposed architectures with all proxies, and validate them."""
         proxy_evaluator = self._make_evaluator(self._plan.proxies, self._init)
         evaluator = self._add_aggregates(proxy_evaluator)
@@ -237,7 +237,7 @@ class SearchStages:
             budget,
             self._plan.fitness,
             self._make_callback(proxy_evaluator),
-            max_ask,
+            ask_size,
             stage=stage,
         )
 
