@@ -27,6 +27,7 @@ SPACES = {
     "transnas_macro": (3, 32, 32),
     "autoformer_tiny(patch=8)": (3, 16, 16),
     "convnet": (3, 16, 16),
+    "vit": (3, 16, 16),
     "mnasnet": (3, 64, 64),
     "mobilenetv2": (3, 32, 32),
     "zen_resnet": (3, 16, 16),

@@ -18,6 +18,7 @@ from untrained.spaces import (  # noqa: F401 - importing a space registers it
     nasrec,
     nats_size,
     transnas,
+    vit,
     zen_resnet,
 )
 from untrained.spaces.core.choices import InvalidArch as InvalidArch
