@@ -17,6 +17,7 @@ from untrained import user_code
 from untrained.config import ComputeConfig
 from untrained.data import load_data
 from untrained.errors import Interrupted, UsageError
+from untrained.identity import fingerprint_tensors
 from untrained.proxies import load_proxy
 from untrained.runs.store import Store
 from untrained.spaces import fingerprint_space
@@ -338,3 +339,9 @@ def test_factories_of_the_same_name_in_two_files_are_two_networks(project: Path)
     )
     assert first.arch != second.arch
     assert (first.value, second.value) == (36 * 4 + 4 + 4 * 3 + 3, 36 * 9 + 9 + 9 * 3 + 3)
+
+
+def test_an_expanded_tensor_of_one_element_has_the_fingerprint_of_its_value():
+    expanded = torch.tensor(0.5).expand(1)
+    assert expanded.stride() == (0,)
+    assert fingerprint_tensors([expanded]) == fingerprint_tensors([torch.tensor([0.5])])
