@@ -161,6 +161,39 @@ def test_there_is_no_score_without_half_of_the_weight():
     assert consensus.score({}) is None
 
 
+def test_drawing_all_members_once_gives_the_score():
+    reference = make_reference(np.random.default_rng(0))
+    consensus = Consensus.fit(reference, "anchor")
+    networks = [{"anchor": 0.3, "copy": -1.0, "related": 5.0}, {"anchor": 0.3, "related": 0.1}]
+    resampled = consensus.resample_members(networks)
+    rng = np.random.default_rng(0)
+    draws = rng.multinomial(3, [1 / 3, 1 / 3, 1 / 3], size=len(resampled))
+    every_member_once = np.all(draws == 1, axis=1)
+    assert every_member_once.any()
+    for column, scores in enumerate(networks):
+        expected = consensus.score(scores)
+        assert resampled[every_member_once, column] == pytest.approx(expected)
+
+
+def test_a_draw_counts_a_member_as_often_as_it_was_drawn():
+    reference = make_reference(np.random.default_rng(0))
+    consensus = Consensus.fit(reference, "anchor")
+    scores = {"anchor": 0.3, "copy": -1.0, "related": 5.0}
+    names = list(consensus.weights)
+    rng = np.random.default_rng(3)
+    draws = rng.multinomial(3, [1 / 3, 1 / 3, 1 / 3], size=5)
+    resampled = consensus.resample_members([scores, {}], seed=3)
+    for row, draw in enumerate(draws):
+        weighted_sum = 0.0
+        weight_sum = 0.0
+        for name, count in zip(names, draw, strict=True):
+            weight = count * consensus.weights[name]
+            weighted_sum += weight * log(consensus.scales[name].compute_percentile(scores[name]))
+            weight_sum += weight
+        assert resampled[row, 0] == pytest.approx(exp(weighted_sum / weight_sum))
+        assert np.isnan(resampled[row, 1])
+
+
 # ------------------------------------------------------------------------------------ records
 
 consensus_proxy = load_proxy("consensus")
@@ -294,5 +327,7 @@ def test_the_description_says_how_far_members_agree():
     )
     disagreeing = describe_consensus({**facts, "agreement": 0.2})
     assert "check the ranking with --confirm" in disagreeing
+    other_advice = describe_consensus({**facts, "agreement": 0.2}, "train two")
+    assert "which is low: train two." in other_advice
     alone = {**facts, "agreement": None, "explained_by_size": None, "left_out": {}}
     assert describe_consensus(alone) == ""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from untrained.workflows.bench import bench as bench
     from untrained.workflows.calibrate import calibrate as calibrate
     from untrained.workflows.export import export as export
+    from untrained.workflows.rank import rank as rank
     from untrained.workflows.report import report as report
     from untrained.workflows.score import score as score
     from untrained.workflows.search import search as search
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 # Public name -> module of this package that defines it.
 _MODULES = {
     "score": "workflows.score",
+    "rank": "workflows.rank",
     "search": "workflows.search",
     "bench": "workflows.bench",
     "calibrate": "workflows.calibrate",

@@ -73,6 +73,21 @@ def test_rank_prints_which_network_to_train_and_what_size_would_choose(run_cli, 
     ]
 
 
+def test_networks_are_ranked_by_consensus_by_default(run_cli, project):
+    factory = (
+        "def net{0}():\n    return nn.Sequential(nn.Conv2d(3, {0}, 3), nn.BatchNorm2d({0}), "
+        "nn.ReLU(), nn.Flatten(), nn.Linear({0} * 36, 5))\n"
+    )
+    (project / "models.py").write_text(
+        "from torch import nn\n" + "".join(map(factory.format, (2, 8, 30)))
+    )
+    code, out, err = run_cli("score", "--rank", "./models.py", *SHAPE)
+    assert (code, err) == (0, "")
+    assert "By consensus" in out
+    assert "95 %" in out
+    assert "proxies of consensus have a mean rank correlation of" in " ".join(out.split())
+
+
 def test_a_ranking_of_networks_with_different_outputs_prints_a_warning(run_cli, project):
     factory = "def net{0}():\n    return nn.Sequential(nn.Flatten(), nn.Linear(192, {0}))\n"
     (project / "models.py").write_text(

@@ -90,6 +90,39 @@ def test_a_strategy_that_learns_can_use_it(tmp_path):
     ]
 
 
+# HNAS is not listed: it combines two proxies of its own.
+STRATEGIES = {
+    "random": {},
+    "local": {"strategy": "local"},
+    "nsga2": {"strategy": "nsga2(population=4)", "also": "params"},
+    "screening": {"screen": "params", "keep": "50%"},
+    "best_of_pool": {
+        "strategy": "best_of_pool(pool=8,top=3)",
+        "validate": "training(epochs=1,samples=20)",
+        "budget": 3,
+    },
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_gives_a_candidate_the_same_score(name, tmp_path):
+    """A score depends on the reference sample only, so every search with it gives the same."""
+    options = {"budget": 8, **STRATEGIES[name]}
+    result = search(tmp_path / "run", **options)
+    again = search(tmp_path / "run", **options)
+    assert again.ranking == result.ranking
+    stored = read_store(result)
+    assert list_consensus(stored)
+    # Random search has the same reference sample, but hardly any of these candidates. So the scores
+    # are recomputed from the records of its reference.
+    random_search = search(tmp_path / "random", budget=1)
+    reference = [r for r in read_store(random_search) if r.measure != "consensus@1"]
+    fitted = FittedAggregate.fit(ut.proxies.load_proxy("consensus"), reference)
+    expected = {record.arch: record.value for record in fitted.compute_records(stored)}
+    for record in list_consensus(stored):
+        assert record.value == expected[record.arch]
+
+
 def test_the_reference_sample_keeps_the_limits_of_size(tmp_path):
     result = search(tmp_path / "run", limits={"params": "1600"})
     sizes = [record.value for record in read_store(result) if record.proxy == "params"]
@@ -126,6 +159,8 @@ def test_a_stopped_reference_sample_resumes(result, tmp_path):
     stopped = search(folder, on_progress=stop)
     assert stopped.run.ended == "interrupted"
     assert not stopped.ranking.standings
+    ending = "Stopped by Ctrl-C: what was measured is kept, and the same command resumes."
+    assert ending in stopped.report().read_text()
     assert len({record.arch for record in read_store(stopped)}) >= 10
     resumed = search(folder)
     assert resumed.ranking == result.ranking

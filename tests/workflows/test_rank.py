@@ -1,16 +1,24 @@
 """Rankings of a user's networks: all factories in a file, and networks of timm."""
 
 import sys
+from math import sqrt
+from statistics import fmean, stdev
 from textwrap import dedent
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 from torch import nn
 
+import untrained as ut
 from untrained.errors import UsageError
-from untrained.proxies import proxy
+from untrained.proxies import load_proxy, proxy
+from untrained.proxies.base import list_parts
+from untrained.proxies.consensus import MEMBERS
+from untrained.runs.aggregates import compute_aggregates
+from untrained.types import Arch, Record, ScoreRequest, Task
 from untrained.workflows import timm_models as zoo
-from untrained.workflows.rank import rank_models
+from untrained.workflows.rank import ModelRanking, rank
 from untrained.workflows.score import score_networks
 
 MODELS = """
@@ -69,7 +77,7 @@ def models_file(tmp_path, monkeypatch):
 
 
 def test_all_factories_of_a_file_are_ranked(models_file):
-    ranking = rank_models([models_file], ["params"], "noise", input_shape=(3, 2, 2))
+    ranking = rank([models_file], ["params"], "noise", input_shape=(3, 2, 2))
     rows = ranking.rows()
     assert [(row["place"], row["arch"], row["params"]) for row in rows[:4]] == [
         (1, f"{models_file}:widest", count_params(200)),
@@ -84,6 +92,9 @@ def test_all_factories_of_a_file_are_ranked(models_file):
             "arch": f"{models_file}:broken",
             "params": None,
             "flops": None,
+            "low": None,
+            "high": None,
+            "tied": None,
             "error": message,
         }
     ]
@@ -91,9 +102,7 @@ def test_all_factories_of_a_file_are_ranked(models_file):
 
 
 def test_the_first_proxy_decides_and_sizes_are_shown_too(models_file):
-    ranking = rank_models(
-        [models_file], ["grad_norm", "params"], "noise", input_shape=(3, 2, 2), seeds=2
-    )
+    ranking = rank([models_file], ["grad_norm", "params"], "noise", input_shape=(3, 2, 2), seeds=2)
     assert [proxy.label for proxy in ranking.proxies] == ["grad_norm", "params", "flops"]
     by_hand: dict[str, list[float]] = {}
     names = [f"{models_file}:{name}" for name in ("small", "large", "Middle", "widest")]
@@ -103,9 +112,7 @@ def test_the_first_proxy_decides_and_sizes_are_shown_too(models_file):
     rows = ranking.rows()[:4]
     assert [row["arch"] for row in rows] == sorted(means, key=means.get, reverse=True)
     assert [row["grad_norm"] for row in rows] == pytest.approx(sorted(means.values(), reverse=True))
-    down = rank_models(
-        [models_file], [count_params_inverted], "noise", input_shape=(3, 2, 2)
-    ).rows()[:4]
+    down = rank([models_file], [count_params_inverted], "noise", input_shape=(3, 2, 2)).rows()[:4]
     assert [row["count_params_inverted"] for row in down] == [
         count_params(3),
         count_params(5),
@@ -121,7 +128,7 @@ def test_a_network_with_too_few_outputs_has_no_rank(models_file):
         (4, None),
         (5, "unsupported: the network has 4 outputs for 5 classes"),
     ):
-        rows = rank_models(
+        rows = rank(
             [f"{models_file}:small"], ["params"], input_shape=(3, 2, 2), num_classes=classes
         ).rows()
         assert (rows[0]["error"] or "").startswith(message or "")
@@ -129,7 +136,7 @@ def test_a_network_with_too_few_outputs_has_no_rank(models_file):
 
 
 def test_single_factories_of_a_file_are_ranked(models_file):
-    ranking = rank_models(
+    ranking = rank(
         [f"{models_file}:small", f"{models_file}:large"], ["params"], "noise", input_shape=(3, 2, 2)
     )
     assert [row["arch"] for row in ranking.rows()] == [
@@ -141,9 +148,102 @@ def test_single_factories_of_a_file_are_ranked(models_file):
 def test_a_file_without_networks_is_refused(tmp_path):
     (tmp_path / "empty.py").write_text("x = 1\n")
     with pytest.raises(UsageError, match=r"no function in .*empty.py makes a network"):
-        rank_models([str(tmp_path / "empty.py")])
+        rank([str(tmp_path / "empty.py")])
     with pytest.raises(UsageError, match="there is no file"):
-        rank_models([str(tmp_path / "absent.py")])
+        rank([str(tmp_path / "absent.py")])
+
+
+# -------------------------------------------------------------------------------------- consensus
+
+
+def make_network(width: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Flatten(), nn.LazyLinear(4)
+    )
+
+
+def make_networks(*widths: int) -> list[nn.Module]:
+    networks = []
+    for width in widths:
+        torch.manual_seed(width)
+        network = make_network(width)
+        network(torch.zeros(2, 3, 8, 8))
+        networks.append(network)
+    return networks
+
+
+def test_networks_are_ranked_by_consensus(models_file):
+    ranking = ut.rank(make_networks(2, 8, 32), input_shape=(3, 8, 8))
+    assert [proxy.label for proxy in ranking.proxies] == ["consensus", "params", "flops"]
+    rows = ranking.rows()
+    assert [row["place"] for row in rows] == [1, 2, 3]
+    for row in rows:
+        assert row["low"] <= row["consensus"] <= row["high"]
+    assert not rows[0]["tied"]
+    # The members agree that the smallest is the last: it is last in every draw of members.
+    assert rows[2]["params"] == min(row["params"] for row in rows)
+
+
+def make_member_records(values: dict[str, list[float]]) -> tuple[Record, ...]:
+    """Records of the members of `consensus` for networks net0, net1, ..."""
+    records = []
+    for part in list_parts(load_proxy("consensus")):
+        for index, value in enumerate(values[part.label]):
+            arch = Arch("toy", (("index", index),), f"net{index}")
+            request = ScoreRequest(arch, part.measure, Task("noise", (3, 8, 8), 10), 0)
+            records.append(Record.of(request, value))
+    return (*records, *compute_aggregates(records, load_proxy("consensus")))
+
+
+def test_networks_that_all_members_tell_apart_are_not_tied():
+    values = {member: [3.0, 2.0, 1.0] for member in MEMBERS}
+    ranking = ModelRanking((load_proxy("consensus"),), make_member_records(values), ())
+    rows = ranking.rows()
+    assert [row["arch"] for row in rows] == ["net0", "net1", "net2"]
+    assert [row["tied"] for row in rows] == [False, False, False]
+    # All members have the same percentile, whichever are drawn.
+    assert [row["low"] for row in rows] == pytest.approx([3 / 4, 2 / 4, 1 / 4])
+    assert [row["high"] for row in rows] == pytest.approx([3 / 4, 2 / 4, 1 / 4])
+    assert ranking.describe_certainty() == [
+        "The 7 proxies of consensus have a mean rank correlation of 1.00 with each other."
+    ]
+
+
+def test_networks_that_members_disagree_about_are_tied():
+    """Four of seven members prefer net0 to net1; all prefer both to net2."""
+    values: dict[str, list[float]] = {}
+    for index, member in enumerate(MEMBERS):
+        values[member] = [3.0, 2.0, 1.0] if index % 2 == 0 else [2.0, 3.0, 1.0]
+    ranking = ModelRanking((load_proxy("consensus"),), make_member_records(values), ())
+    rows = ranking.rows()
+    assert [row["arch"] for row in rows] == ["net0", "net1", "net2"]
+    assert [row["tied"] for row in rows] == [False, True, False]
+    assert (
+        ranking.describe_certainty()[0] == "= 1 network cannot be told apart from the first (95 %)"
+    )
+
+
+def test_seeds_give_the_interval_of_another_proxy(models_file):
+    ranking = rank([models_file], ["grad_norm"], "noise", input_shape=(3, 2, 2), seeds=3)
+    values: dict[str, list[float]] = {}
+    for record in ranking.records:
+        if record.proxy == "grad_norm":
+            values.setdefault(str(record.arch), []).append(record.value)
+    for row in ranking.rows():
+        if row["place"]:
+            mean = fmean(values[row["arch"]])
+            # 4.303 is the 97.5 % quantile of the t distribution with 2 degrees of freedom.
+            margin = 4.303 * stdev(values[row["arch"]]) / sqrt(3)
+            assert (row["low"], row["high"]) == pytest.approx(
+                (mean - margin, mean + margin), rel=1e-3
+            )
+    one_seed = rank([models_file], ["grad_norm"], "noise", input_shape=(3, 2, 2))
+    assert all(row["tied"] is None for row in one_seed.rows())
+
+
+def test_one_network_cannot_be_compared(models_file):
+    with pytest.raises(UsageError, match="consensus compares networks with each other; give at"):
+        rank(f"{models_file}:small", input_shape=(3, 2, 2))
 
 
 # ------------------------------------------------------------------------------------------------------------ timm
@@ -181,21 +281,18 @@ def test_networks_of_timm_have_their_own_input_shape(timm):
 
 
 def test_a_pattern_selects_all_matching_networks(timm):
-    assert [row["arch"] for row in rank_models(["timm:flat*"], ["params"], "noise").rows()] == [
+    assert [row["arch"] for row in rank(["timm:flat*"], ["params"], "noise").rows()] == [
         "timm:flat_a",
         "timm:flat_b",
     ]
-    assert (
-        next(row["arch"] for row in rank_models(["timm:*"], ["params"], "noise").rows())
-        == "timm:tall"
-    )
+    assert next(row["arch"] for row in rank(["timm:*"], ["params"], "noise").rows()) == "timm:tall"
 
 
 def test_the_error_for_an_unknown_timm_network_lists_close_names(timm):
     with pytest.raises(UsageError, match="no timm model is called 'flat_c'; did you mean flat_"):
         score_networks("timm:flat_c", "params")
     with pytest.raises(UsageError, match=r"no timm model is called 'vit\*'"):
-        rank_models(["timm:vit*"])
+        rank(["timm:vit*"])
 
 
 def test_without_timm_the_error_says_what_to_install(monkeypatch):

@@ -14,12 +14,15 @@ from untrained.cli.options import (
     InputShapeOption,
     JsonOption,
     LabelOption,
-    ProxiesOption,
     SeedsOption,
     WarmUpOption,
     add_label,
 )
+from untrained.config import DEFAULT_PROXY
 from untrained.quantities import parse_shape
+
+# Default without --rank: these proxies need no other network to compare with.
+SINGLE_NETWORK_PROXIES = "dextr,params,flops"
 
 
 def score(
@@ -37,7 +40,15 @@ def score(
             rich_help_panel=WHAT,
         ),
     ] = False,
-    proxy: ProxiesOption = "dextr,params,flops",
+    proxy: Annotated[
+        str | None,
+        typer.Option(
+            help="Proxies, separated by commas: dextr,params or ./mine.py:mine; all for every "
+            "proxy. With --rank the first one decides.",
+            show_default="dextr,params,flops; consensus with --rank",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     space: Annotated[
         str,
         typer.Option(help="Space of the architecture strings.", rich_help_panel=WHAT),
@@ -58,7 +69,12 @@ def score(
     code.
 
     With --rank, all factories of a file are scored and ranked by the first proxy, to decide which
-    network to train first.
+    network to train first. The default there is consensus, seven proxies that are combined. It
+    compares the networks of the command with each other, so it needs at least two, and its scores
+    change with the others. That is why the default without --rank is dextr, a score of one network
+    alone; its order of networks is worse on most spaces (docs/results/consensus.md).
+
+    Example: untrained score --rank ./models.py --input-shape 3x32x32
 
     Example: untrained score ./my_net.py:make_net --input-shape 3x224x224
 
@@ -70,17 +86,21 @@ def score(
     from untrained.cli.terminal.text import print_line
     from untrained.proxies import parse_proxy_names
     from untrained.runs.ranking import make_record_rows
-    from untrained.workflows.rank import rank_models
+    from untrained.workflows.rank import rank as rank_networks
     from untrained.workflows.score import score_networks
     from untrained.workflows.subject import check_input_shape
 
     shape = None if input_shape is None else parse_shape(input_shape)
     data_name = add_label(data, label)
+    if proxy is None and rank:
+        proxy = DEFAULT_PROXY
+    if proxy is None:
+        proxy = SINGLE_NETWORK_PROXIES
     proxies = parse_proxy_names(proxy)
 
     if rank:
         with reserve_stdout(as_json):
-            ranking = rank_models(
+            ranking = rank_networks(
                 networks,
                 proxies,
                 data_name,

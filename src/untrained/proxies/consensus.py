@@ -45,6 +45,8 @@ MAX_FAILURE_SHARE = 0.5
 MAX_DISTANCE = 1e9
 # A candidate needs members that have at least this share of all weight.
 MIN_WEIGHT_SHARE = 0.5
+# How often the members are drawn again to see how far a score depends on the choice of members.
+RESAMPLES = 2000
 
 Floats = NDArray[np.float64]
 # Scores of the reference architectures by member, NaN where a member failed.
@@ -198,6 +200,37 @@ class Consensus:
         if weight_sum < MIN_WEIGHT_SHARE:
             return None
         return exp(weighted_sum / weight_sum)
+
+    def resample_members(self, networks: Sequence[Mapping[str, float]], seed: int = 0) -> Floats:
+        """Score networks again with members that are drawn with replacement.
+
+        The spread of a network over the rows says how far its score depends on the choice of
+        members. A row uses the same draw for all networks, so networks can be compared row by row.
+
+        Args:
+            networks: Scores by member of each network, as for `score`.
+            seed: Seed of the draws.
+
+        Returns:
+            One row per draw and one column per network; NaN where a draw contains no member that
+            scored the network.
+        """
+        names = list(self.weights)
+        logs = np.zeros((len(networks), len(names)))
+        has_score = np.zeros((len(networks), len(names)))
+        for i, scores in enumerate(networks):
+            for j, name in enumerate(names):
+                if name in scores:
+                    logs[i, j] = log(self.scales[name].compute_percentile(scores[name]))
+                    has_score[i, j] = 1
+        rng = np.random.default_rng(seed)
+        draws = rng.multinomial(len(names), [1 / len(names)] * len(names), size=RESAMPLES)
+        drawn_weights = draws * np.array([self.weights[name] for name in names])
+        weight_sums = drawn_weights @ has_score.T
+        weighted_sums = drawn_weights @ logs.T
+        resampled = np.full(weight_sums.shape, np.nan)
+        np.divide(weighted_sums, weight_sums, out=resampled, where=weight_sums > 0)
+        return np.asarray(np.exp(resampled), dtype=np.float64)
 
 
 @register_proxy

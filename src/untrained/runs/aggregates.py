@@ -52,7 +52,9 @@ def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Reco
         One record per candidate and seed that has records of all parts.
     """
     if aggregate.reference_size:
-        return _compare_with_first_candidates(records, aggregate)
+        if not records:
+            return []
+        return fit_to_first_candidates(records, aggregate).compute_records(records)
     parts = list_parts(aggregate)
     by_seed: dict[int, dict[Arch, dict[str, Record]]] = {}
     for record in records:
@@ -65,10 +67,13 @@ def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Reco
     return aggregates
 
 
-def _compare_with_first_candidates(records: Sequence[Record], aggregate: Proxy) -> list[Record]:
-    """Compute an aggregate with a reference; the first candidates are the reference sample."""
-    if not records:
-        return []
+def fit_to_first_candidates(records: Sequence[Record], aggregate: Proxy) -> FittedAggregate:
+    """Fit an aggregate with a reference; the first candidates are the reference sample.
+
+    Args:
+        records: Records of all candidates, at least one. Only the first seed is used.
+        aggregate: The aggregate.
+    """
     archs = list(dict.fromkeys(record.arch for record in records))
     reference_archs = set(archs[: aggregate.reference_size])
     first_seed = records[0].seed
@@ -76,7 +81,7 @@ def _compare_with_first_candidates(records: Sequence[Record], aggregate: Proxy) 
     for record in records:
         if record.arch in reference_archs and record.seed == first_seed:
             reference.append(record)
-    return FittedAggregate.fit(aggregate, reference).compute_records(records)
+    return FittedAggregate.fit(aggregate, reference)
 
 
 def _aggregate_one_seed(

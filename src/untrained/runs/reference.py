@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import nan
+from statistics import fmean
 from typing import Any
 
 from untrained.proxies import Proxy
@@ -104,14 +105,30 @@ class FittedAggregate:
         for failure in failures:
             if failure.kind == "disconnected" or failure.is_transient:
                 return Record.of(request, failure)
-        scores = {}
-        for part, record in zip(self.parts, records, strict=True):
-            if record.value is not None:
-                scores[part.label] = orient_score(record.value, part.higher_is_better)
-        value = self.consensus.score(scores)
+        scores = self.collect_part_scores(records)
+        value = self.consensus.score(scores.get(request.arch, {}))
         if value is None:
             return Record.of(request, failures[0])
         return Record.of(request, value)
+
+    def collect_part_scores(self, records: Sequence[Record]) -> dict[Arch, dict[str, float]]:
+        """Return the scores of the parts by architecture, means over the seeds, higher is better.
+
+        Args:
+            records: Records of candidates. Records of other measures are ignored.
+        """
+        values: dict[Arch, dict[str, list[float]]] = {}
+        labels = {part.measure: part.label for part in self.parts}
+        directions = {part.measure: part.higher_is_better for part in self.parts}
+        for record in records:
+            if record.measure in labels and record.value is not None:
+                by_label = values.setdefault(record.arch, {})
+                value = orient_score(record.value, directions[record.measure])
+                by_label.setdefault(labels[record.measure], []).append(value)
+        means: dict[Arch, dict[str, float]] = {}
+        for arch, by_label in values.items():
+            means[arch] = {label: fmean(scores) for label, scores in by_label.items()}
+        return means
 
     def _fingerprint_data(self, records: Sequence[Record]) -> str:
         """Return a digest of the data of a candidate: the samples of all parts, and the reference."""
@@ -121,11 +138,14 @@ class FittedAggregate:
         return digest.hexdigest()[:16]
 
 
-def describe_consensus(facts: Mapping[str, Any]) -> str:
+def describe_consensus(
+    facts: Mapping[str, Any], advice: str = "check the ranking with --confirm"
+) -> str:
     """Describe in a few sentences how far the members of a consensus agree.
 
     Args:
         facts: The result of `FittedAggregate.describe`.
+        advice: What to do if they hardly agree.
     """
     count = len(facts["weights"])
     sentences = []
@@ -133,7 +153,7 @@ def describe_consensus(facts: Mapping[str, Any]) -> str:
     if agreement is not None:
         comparison = ""
         if agreement < LOW_AGREEMENT:
-            comparison = ", which is low: check the ranking with --confirm"
+            comparison = f", which is low: {advice}"
         sentences.append(
             f"The {count} proxies of {facts['label']} have a mean rank correlation of "
             f"{agreement:.2f} with each other{comparison}."

@@ -1,4 +1,4 @@
-"""`rank_models(...)`: rank networks by a proxy, to decide which one to train first.
+"""`rank(...)`: rank networks by a proxy, to decide which one to train first.
 
 Every factory in a file, or every timm model that matches a pattern, is scored on the same data,
 together with its size. A factory is a public function, a partial or a module class that can be
@@ -12,22 +12,43 @@ from functools import partial
 from inspect import Parameter, isclass, signature
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, Unpack
 
+import numpy as np
 from torch import nn
 
+from untrained.config import DEFAULT_PROXY
 from untrained.errors import UsageError
+from untrained.formatting import format_count
 from untrained.names import load_public_objects
 from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
-from untrained.runs.ranking import Ranking, rank_records
-from untrained.types import Record
-from untrained.workflows.score import score_networks
+from untrained.runs.aggregates import fit_to_first_candidates
+from untrained.runs.ranking import CONFIDENCE, Ranking, rank_records
+from untrained.runs.reference import FittedAggregate, describe_consensus
+from untrained.types import Arch, Record
+from untrained.workflows.score import ScoreOptions, score_networks
+from untrained.workflows.subject import Network
 from untrained.workflows.timm_models import is_timm_name, list_timm_models
 
 BASELINES = ("params", "flops")
 # Functions with these names run a script; they are not factories.
 _SCRIPT_FUNCTIONS = ("main",)
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """How certain the place of a network is.
+
+    Attributes:
+        low: Lower end of the 95 % interval of its score.
+        high: Upper end.
+        tied: Whether it cannot be told apart from the first network.
+    """
+
+    low: float
+    high: float
+    tied: bool
 
 
 @dataclass(frozen=True)
@@ -47,18 +68,25 @@ class ModelRanking:
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per network, best first, failures last.
 
-        A row contains the place, the mean of each proxy over the seeds, and the error of a network
-        without a place.
+        A row contains the place, the mean of each proxy over the seeds, the 95 % interval of the
+        first proxy (`low` and `high`), whether the network cannot be told apart from the first one
+        (`tied`), and the error of a network without a place. Interval and `tied` are None if they
+        are unknown, see `compute_certainties`.
         """
         means: dict[str, dict[str, float]] = {}
         for proxy in self.proxies:
             standings = self._rank(proxy).standings
             means[proxy.label] = {str(standing.arch): standing.score for standing in standings}
+        certainties = self.compute_certainties()
 
         def make_row(arch: str, place: int | None, error: str | None) -> dict[str, Any]:
             row: dict[str, Any] = {"place": place, "arch": arch}
             for label, mean_by_arch in means.items():
                 row[label] = mean_by_arch.get(arch)
+            certainty = certainties.get(arch)
+            row["low"] = certainty.low if certainty else None
+            row["high"] = certainty.high if certainty else None
+            row["tied"] = certainty.tied if certainty else None
             row["error"] = error
             return row
 
@@ -71,6 +99,45 @@ class ModelRanking:
         for name, error in self.factory_errors:
             rows.append(make_row(name, None, error))
         return rows
+
+    def compute_certainties(self) -> dict[str, Certainty]:
+        """Return how certain the places by the first proxy are, by network.
+
+        A consensus draws its members again: two networks cannot be told apart if their order
+        changes in more than 2.5 % of the draws. Another proxy uses the spread over the seeds. With
+        one seed nothing is known about it, and the result is empty.
+        """
+        standings = self._rank(self.proxies[0]).standings
+        certainties = {}
+        for standing in standings:
+            if standing.margin is not None:
+                low = standing.score - standing.margin
+                high = standing.score + standing.margin
+                certainties[str(standing.arch)] = Certainty(low, high, standing.tied)
+        fitted = self._fit_consensus()
+        if fitted is None or not standings:
+            return certainties
+        archs = [standing.arch for standing in standings]
+        by_members = _compare_by_members(fitted, archs, self.records)
+        for arch, certainty in by_members.items():
+            tied_by_seeds = arch in certainties and certainties[arch].tied
+            tied = certainty.tied or tied_by_seeds
+            certainties[arch] = Certainty(certainty.low, certainty.high, tied)
+        return certainties
+
+    def describe_certainty(self) -> list[str]:
+        """Return sentences on how far to trust the order; empty if nothing is known."""
+        sentences = []
+        ties = sum(certainty.tied for certainty in self.compute_certainties().values())
+        if ties:
+            networks = format_count(ties, "network")
+            sentences.append(f"= {networks} cannot be told apart from the first (95 %)")
+        fitted = self._fit_consensus()
+        if fitted is not None:
+            agreement = describe_consensus(fitted.describe(), "train more than the first network")
+            if agreement:
+                sentences.append(agreement)
+        return sentences
 
     def find_best(self, proxy: Proxy) -> str | None:
         """Return the network that a proxy ranks first; None if it could not score any."""
@@ -100,40 +167,91 @@ class ModelRanking:
     def _rank(self, proxy: Proxy) -> Ranking:
         return rank_records(self.records, proxy.measure, proxy.higher_is_better)
 
+    def _fit_consensus(self) -> FittedAggregate | None:
+        """Return the weights of the first proxy if it is a consensus, as the scores used them."""
+        first_proxy = self.proxies[0]
+        if not first_proxy.reference_size or not self.records:
+            return None
+        return fit_to_first_candidates(self.records, first_proxy)
 
-def rank_models(
-    networks: Sequence[str],
-    proxies: "Sequence[str | Proxy]" = ("dextr",),
-    data: str | None = None,
-    **options: Any,
+
+def _compare_by_members(
+    fitted: FittedAggregate, archs: Sequence[Arch], records: Sequence[Record]
+) -> dict[str, Certainty]:
+    """Return how certain a ranking by a consensus is, if its members are drawn again.
+
+    Args:
+        fitted: The consensus.
+        archs: The ranked networks, best first.
+        records: Records of the members.
+    """
+    scores = fitted.collect_part_scores(records)
+    resampled = fitted.consensus.resample_members([scores.get(arch, {}) for arch in archs])
+    tail = (1 - CONFIDENCE) / 2
+    certainties = {}
+    for column, arch in enumerate(archs):
+        own_scores = resampled[:, column]
+        low, high = np.nanquantile(own_scores, [tail, 1 - tail])
+        is_other_better = own_scores >= resampled[:, 0]
+        tied = column > 0 and float(np.mean(is_other_better)) > tail
+        certainties[str(arch)] = Certainty(float(low), float(high), tied)
+    return certainties
+
+
+def rank(
+    networks: Network | Sequence[Network],
+    proxies: Sequence[str | Proxy] = (DEFAULT_PROXY,),
+    data: object = None,
+    **options: Unpack[ScoreOptions],
 ) -> ModelRanking:
     """Rank networks by the first proxy, and report the other proxies and the sizes too.
 
+    The default, `consensus`, compares the networks with each other: the first 64 of them are its
+    reference sample. So its scores change with the list of networks, unlike in a search, which
+    samples a reference of its own.
+
     Args:
-        networks: Files with factories such as `./models.py`, patterns such as `timm:resnet*`, or
-            single networks as for `score_networks`.
-        proxies: Proxies, or their names.
-        data: Name of the data.
-        **options: Further options of `score_networks`.
+        networks: Files with factories such as "./models.py", patterns such as "timm:resnet*", or
+            single networks as for `score`: modules, architectures, "file.py:factory".
+        proxies: Proxies, or their names; the first one decides.
+        data: The data, as for `score`.
+        **options: Further options, as for `score`, see `ScoreOptions`.
+
+    Returns:
+        The networks, best first, with intervals and the networks that cannot be told apart.
 
     Raises:
-        UsageError: There is no network in the files.
+        UsageError: There is no network in the files, or only one for a proxy that compares
+            networks.
+
+    Example:
+        >>> from torch import nn
+        >>> import untrained as ut
+        >>> def make_net(width):
+        ...     return nn.Sequential(nn.Flatten(), nn.Linear(48, width), nn.ReLU(), nn.Linear(width, 4))
+        >>> ranking = ut.rank([make_net(2), make_net(8), make_net(32)], input_shape=(3, 4, 4))
+        >>> [row["params"] for row in ranking.rows()]
+        [1700.0, 428.0, 110.0]
     """
-    names: list[str] = []
+    names: list[Network] = []
     factory_errors: list[tuple[str, str]] = []
-    for name in networks:
-        if is_timm_name(name):
-            names += list_timm_models(name)
-        elif name.endswith(".py"):
-            factory_names, errors = _try_factories(name)
+    if isinstance(networks, nn.Module | Arch | str):
+        networks = [networks]
+    for network in networks:
+        if not isinstance(network, str):
+            names.append(network)
+        elif is_timm_name(network):
+            names += list_timm_models(network)
+        elif network.endswith(".py"):
+            factory_names, errors = _try_factories(network)
             names += factory_names
             factory_errors += errors
         else:
-            names.append(name)
+            names.append(network)
     if not names:
+        files = ", ".join(str(network) for network in networks)
         raise UsageError(
-            f"no function in {', '.join(networks)} makes a network; "
-            "write functions that return an nn.Module"
+            f"no function in {files} makes a network; write functions that return an nn.Module"
         )
     # A baseline that the user also named is scored once.
     distinct_proxies = dict.fromkeys((*proxies, *BASELINES))

@@ -58,29 +58,46 @@ def show_model_ranking(ranking: ModelRanking) -> None:
     """Print the networks, best first, and which one to train first.
 
     The sizes of the networks are baselines: if a size alone would choose another network, a line
-    says so.
+    says so. With several seeds or by a consensus, networks that cannot be told apart from the first
+    are marked by "=".
     """
     console = SafeConsole()
     labels = [proxy.label for proxy in ranking.proxies]
+    rows = ranking.rows()
+    has_intervals = any(row["low"] is not None for row in rows)
     table = Table(title=f"By {escape(labels[0])}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("#", justify="right")
     for label in labels:
         table.add_column(escape(label), justify="right")
+        if label == labels[0] and has_intervals:
+            table.add_column("95 %")
     table.add_column("network", overflow="fold")
-    for row in ranking.rows():
+    for row in rows:
         scores = [format_number(row[label]) for label in labels]
+        if has_intervals:
+            scores.insert(1, _format_interval(row))
         network = escape(row["arch"])
         if row["error"]:
             network += f" [red]{escape(row['error'])}[/]"
         place = str(row["place"] or "")
+        if row["tied"]:
+            place = f"= {place}"
         table.add_row(place, *scores, network)
     console.print(table)
 
     first = ranking.find_best(ranking.proxies[0])
     if first is None:
         return
+    for sentence in ranking.describe_certainty():
+        console.print_plain(sentence)
     console.print_plain(f"train first: {first}", wrap=False)
     for proxy in ranking.proxies[1:]:
         other = ranking.find_best(proxy)
         if other not in (None, first):
             console.print_plain(f"{proxy.label} would choose {other}", wrap=False)
+
+
+def _format_interval(row: dict[str, Any]) -> str:
+    if row["low"] is None:
+        return ""
+    return f"{row['low']:.3g} to {row['high']:.3g}"
