@@ -25,6 +25,7 @@ from untrained.quantities import (
 from untrained.workers import check_workers
 
 DEFAULT_DATA = "digits"  # ranks best of what needs no files: docs/results/dextr-nasbench201.md
+DEFAULT_SPACE = "auto"
 DEFAULT_PROXY = "consensus"  # compared with others in docs/results/consensus.md
 DEFAULT_BUDGET = 100  # architectures
 # Time of a whole search, with its contest and the training of the winner.
@@ -216,7 +217,8 @@ class SearchConfig:
     """Everything that a user can set for a search.
 
     Attributes:
-        space: Name of the space to search, such as "nasbench201" or "./mine.py:mynet".
+        space: Name of the space to search, such as "nasbench201" or "./mine.py:mynet"; "auto" for
+            the one that suits the data.
         proxy: Name of the proxy that ranks architectures; "auto" for the one that a calibration
             recommends.
         strategy: Name of the strategy, with options in brackets: "evolution(population=32)".
@@ -248,7 +250,7 @@ class SearchConfig:
         UsageError: A value is invalid.
     """
 
-    space: str = "nasbench201"
+    space: str = DEFAULT_SPACE
     proxy: str = DEFAULT_PROXY
     strategy: str = "random"
     data: str = DEFAULT_DATA

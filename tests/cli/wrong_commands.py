@@ -392,7 +392,7 @@ FILES = {
     "search --data digits:3": "digits takes no argument, but got '3'; write --data digits",
     "search --data .": ". is a path; write its kind before it: folder:.",
     "search --data mine.py": "mine.py is a path; write its kind before it: csv:mine.py",
-    "search --data clicks:rows=100": "; for a table add --space nasrec_small --proxy sigeo",
+    "search --space nasbench201 --data clicks:rows=100": "; for a table use --space nasrec_small",
     "search --data clicks:rows=1": "1 rows are too few to learn from; write clicks:rows=100 or more",
     "search --data clicks:rows=many": "clicks cannot be made with 'rows=many'",
     "calibrate --data clicks:rows=100": "clicks:rows=100 has rows of ",

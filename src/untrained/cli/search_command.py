@@ -22,7 +22,6 @@ from untrained.cli.options import (
     RunOption,
     SeedOption,
     SeedsOption,
-    SpaceOption,
     TimeLimitOption,
     WarmUpOption,
     WorkersOption,
@@ -30,7 +29,7 @@ from untrained.cli.options import (
     require_option,
 )
 from untrained.cli.winner_export import check_winner_export, export_winner
-from untrained.config import DEFAULT_PROXY
+from untrained.config import DEFAULT_PROXY, DEFAULT_SPACE
 from untrained.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +38,14 @@ if TYPE_CHECKING:
 
 def search(
     # What
-    space: SpaceOption = "nasbench201",
+    space: Annotated[
+        str,
+        typer.Option(
+            help="Search space: a name, or your own as ./mine.py:mynet.",
+            show_default="convnet on your own pictures, nasrec_small on tables, else nasbench201",
+            rich_help_panel=WHAT,
+        ),
+    ] = DEFAULT_SPACE,
     proxy: Annotated[
         str,
         typer.Option(

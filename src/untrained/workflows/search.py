@@ -15,7 +15,13 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
-from untrained.config import DEFAULT_DATA, DEFAULT_PROXY, ComputeConfig, SearchConfig
+from untrained.config import (
+    DEFAULT_DATA,
+    DEFAULT_PROXY,
+    DEFAULT_SPACE,
+    ComputeConfig,
+    SearchConfig,
+)
 from untrained.data import DataSource
 from untrained.data.samples import DATASET_NAME, Samples, is_samples, open_samples
 from untrained.engine import make_worker_setup, open_executor
@@ -134,7 +140,7 @@ class SearchOptions(TypedDict, total=False):
 
 
 def search(
-    space: str | Space = "nasbench201",
+    space: str | Space = DEFAULT_SPACE,
     proxy: str | Proxy = DEFAULT_PROXY,
     strategy: str = "random",
     budget: int | None = None,
@@ -151,7 +157,8 @@ def search(
     The same call resumes a search that was stopped.
 
     Args:
-        space: A space, or its name.
+        space: A space, or its name; "auto" for `convnet` on your own pictures, `nasrec_small` on
+            tables and `nasbench201` on other data.
         proxy: A proxy, or its name; "auto" for the one that a calibration of this space recommends.
         strategy: Name of the strategy, with options in brackets: "evolution(population=32)".
         budget: Number of architectures to score; 100 if nothing else ends the search.

@@ -90,11 +90,13 @@ def check_plan(strategy: StrategySpec, plan: ScoringPlan, budget: Budget) -> Non
         _check_objectives_differ(strategy, plan)
     if _compares_candidates(proxy) and budget.stable:
         raise UsageError(
-            f"{proxy.name} compares all candidates, so its ranking never becomes stable; use --budget"
+            f"{proxy.name} compares all candidates, so its ranking never becomes stable; "
+            "use --budget"
         )
     if plan.screening is not None and proxy in plan.screening.proxies:
         raise UsageError(
-            f"--screen and --proxy are both {proxy.label}; use a cheaper proxy for --screen, such as params"
+            f"--screen and --proxy are both {proxy.label}; use a cheaper proxy for --screen, "
+            "such as params"
         )
 
 
@@ -141,7 +143,7 @@ def check_data(space: Space, task: Task) -> None:
     outcome = catch_failure(run_network)
     if isinstance(outcome, Failure):
         raise UsageError(
-            f"{task.dataset} has rows of {task.input_shape[0]} columns, and networks of {space.name} "
-            f"do not accept them ({outcome.detail}); "
-            "for a table add --space nasrec_small --proxy sigeo"
+            f"{task.dataset} has rows of {task.input_shape[0]} columns, and networks of "
+            f"{space.name} do not accept them ({outcome.detail}); "
+            "for a table use --space nasrec_small"
         )

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from untrained.config import Limits, SearchConfig
+from untrained.config import DEFAULT_SPACE, Limits, SearchConfig
 from untrained.data import DataSource, load_data, set_input_size
 from untrained.data.samples import Samples, make_samples_source
 from untrained.engine import SeedBatches
 from untrained.engine.devices import parse_device_name
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy
+from untrained.runs.folder import PICTURE_SOURCES
 from untrained.seeds import make_generator
 from untrained.spaces import Space, fingerprint_space, load_space
 from untrained.strategies.base import NewArchSampler, Strategy, StrategyInputs
@@ -31,6 +32,9 @@ from untrained.workflows.search_checks import (
 )
 from untrained.workflows.search_stages import SearchStages
 from untrained.workflows.validation import Validation
+
+# Data with rows instead of pictures.
+TABLE_SOURCES = ("csv", "parquet", "criteo", "avazu", "kdd2012", "frappe", "clicks")
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,8 @@ def prepare_search(
     """
     device = parse_device_name(config.compute.device)
     compute = replace(config.compute, device=device)
+    if config.space == DEFAULT_SPACE:
+        config = replace(config, space=choose_space(config.data))
     named_space: str | Space = config.space
     if space is not None:
         named_space = space
@@ -177,6 +183,23 @@ def prepare_search(
         budget=budget,
         on_progress=on_progress,
     )
+
+
+def choose_space(data: str) -> str:
+    """Return the name of the space that suits data.
+
+    These are networks for pictures of any size on the user's own pictures, networks for tables on
+    tables, and NAS-Bench-201 for everything else.
+
+    Args:
+        data: Name of the data, such as "folder:./photos".
+    """
+    kind = data.partition(":")[0]
+    if kind in PICTURE_SOURCES:
+        return "convnet"
+    if kind in TABLE_SOURCES:
+        return "nasrec_small"
+    return "nasbench201"
 
 
 def _add_known_designs(strategy: Strategy, space: ConstrainedSpace, budget: Budget) -> Strategy:
