@@ -1,3 +1,3 @@
-"""The version of the package. It is in a separate module, so that every other module can import it."""
+"""The version of the package, in a separate module that every other module can import."""
 
 __version__ = "0.1.0"

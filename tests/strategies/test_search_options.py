@@ -303,7 +303,7 @@ class RecordingTable:
     def __init__(self) -> None:
         self.lookups: list[Arch] = []
 
-    def value(self, arch: Arch, metric: Any) -> float | None:
+    def read_value(self, arch: Arch, metric: Any) -> float | None:
         self.lookups.append(arch)
         return None if len(self.lookups) == 2 else float(len(self.lookups))
 

@@ -1,4 +1,4 @@
-"""The result of `untrained bench` and `untrained calibrate`: how well each proxy ranks architectures."""
+"""The result of `untrained bench` and `untrained calibrate`: how well each proxy ranks."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field

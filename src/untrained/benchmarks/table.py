@@ -307,7 +307,7 @@ class BenchmarkTable:
         return np.append(self.read_column(column), np.nan)[np.array(rows, dtype=np.intp)]
 
     def read_column(self, column: Column | str) -> NDArray[np.float64]:
-        """Return the numbers of all architectures in the order of `list_archs()`; NaN is missing."""
+        """Return one number per architecture in the order of `list_archs()`; NaN if missing."""
         name = self._find_column_name(column)
         if name not in self._numbers:
             numbers = parquet.read_numbers(self.path, self.name, name)

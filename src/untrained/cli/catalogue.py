@@ -192,11 +192,11 @@ PROXY_PAGE_INTRODUCTION = """# Proxies
 baselines: every search also records `params` and `flops`, and `random` is a proxy too. A network
 that cannot be scored has a failure with a reason instead of a score.
 
-**Needs** is what a proxy uses of a batch. **Cost** is the number of multiply-adds, in forward passes
-of the same samples (a backward pass counts as two); proxies that are computed together share their
-passes. W_l are the weights of convolutions and linear layers, g is their loss gradient, and m is the
-number of samples. Every proxy has the option `samples`: `naswot(samples=128)`. To score your network
-with all of them: `untrained score ... --proxy all`. How well each of them ranks:
+**Needs** is what a proxy uses of a batch. **Cost** is the number of multiply-adds, in forward
+passes of the same samples (a backward pass counts as two); proxies that are computed together share
+their passes. W_l are the weights of convolutions and linear layers, g is their loss gradient, and m
+is the number of samples. Every proxy has the option `samples`: `naswot(samples=128)`. To score your
+network with all of them: `untrained score ... --proxy all`. How well each of them ranks:
 [results](results/bench-nasbench201.md). Write your own: [in ten lines](your-own-proxy.md).
 """
 
@@ -255,8 +255,8 @@ published spaces agree with the official code on a set of reference architecture
 multiply-adds and outputs (NASRec: in outputs, and in all parameters that are used). Write your own:
 [in twenty lines](your-own-space.md).
 
-**FLOPs.** As usual in this field, FLOPs are multiply-adds: `flops` counts one per multiplication and
-addition, in convolutions, linear layers and attention, for one sample. The counter of torch
+**FLOPs.** As usual in this field, FLOPs are multiply-adds: `flops` counts one per multiplication
+and addition, in convolutions, linear layers and attention, for one sample. The counter of torch
 (`torch.utils.flop_counter`) counts two. Published tables may count more: NAS-Bench-201 adds 2 per
 entry of a norm, 1 per ReLU, k^2 per pooled entry and 1 per bias of the head. AutoFormer and ZenNAS
 have formulas of their own: `count_flops(..., variant="published")` in `spaces/autoformer/counts.py`

@@ -42,7 +42,8 @@ MIN_ROWS = 100
 
 
 @register_source(
-    "a synthetic click log with planted interactions, any number of rows: clicks, clicks:rows=100000",
+    "a synthetic click log with planted interactions, any number of rows: clicks, "
+    "clicks:rows=100000",
     takes_argument=True,
 )
 def clicks(argument: str, like: Task, root: Path) -> DataSource:

@@ -119,8 +119,8 @@ def fit_channels(pixels: Tensor, task: Task) -> Tensor:
     if target_channels == 1:
         return pixels.mean(1, keepdim=True)
     raise UsageError(
-        f"images of {channels} channels do not fit a network with {target_channels} input channels; "
-        "set the input shape to match"
+        f"images of {channels} channels do not fit a network with {target_channels} input "
+        "channels; set the input shape to match"
     )
 
 

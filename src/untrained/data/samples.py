@@ -39,7 +39,7 @@ class Samples(Protocol):
 
 
 def is_samples(value: object) -> bool:
-    """Return whether a value is meant as data: a tensor, an array, a pair, a Dataset or a loader."""
+    """Whether a value is meant as data: a tensor, an array, a pair, a Dataset or a loader."""
     if isinstance(value, Dataset | DataLoader):
         return True
     entries = value if isinstance(value, tuple) else (value,)
@@ -267,7 +267,8 @@ def _read_tensor(value: object, role: str) -> Tensor:
             ) from error
     if not isinstance(value, Tensor):
         raise UsageError(
-            f"the {role} are {show_value(value)}; {_EXPECTED_DATA}, such as torch.randn(8, 3, 32, 32)"
+            f"the {role} are {show_value(value)}; {_EXPECTED_DATA}, "
+            "such as torch.randn(8, 3, 32, 32)"
         )
     if value.device.type == "meta":
         raise UsageError(

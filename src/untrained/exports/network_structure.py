@@ -40,7 +40,7 @@ class NetworkStructure:
         self._weight_names = _group_names_by_id(weights)
 
     def is_container(self, module: nn.Module) -> bool:
-        """Return whether a module only holds others. It is written where it is used, without a class."""
+        """Whether a module only holds others. It is written where it is used, without a class."""
         return type(module) in _CONTAINER_TYPES and module is not self.network
 
     def is_block(self, module: nn.Module) -> bool:
@@ -48,7 +48,7 @@ class NetworkStructure:
         return id(module) not in self.layer_calls and not self.is_container(module)
 
     def is_chain(self, module: nn.Module) -> bool:
-        """Return whether a module runs its children one after the other, as `nn.Sequential` does."""
+        """Whether a module runs its children one after the other, as `nn.Sequential` does."""
         return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
 
     def get_module_path(self, owner: nn.Module, module: nn.Module) -> str:

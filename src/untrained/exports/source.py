@@ -307,7 +307,7 @@ class _SourceWriter:
         return members
 
     def _uses_weight(self, module: nn.Module, name: str) -> bool:
-        """Return whether a block itself reads one of its weights, under any of the names of the block."""
+        """Whether a block itself reads one of its weights, under any of the names of the block."""
         for prefix, other in self._structure.network.named_modules(remove_duplicate=False):
             if other is not module:
                 continue

@@ -174,7 +174,7 @@ def _express_index(index: Any, express: ExpressFunction) -> tuple[Expression, ..
 
 
 def _read_defaults(function: Any) -> dict[str, str]:
-    """Return the source of the defaults of a function; empty for builtins, which have no signature."""
+    """Return the source of the defaults of a function; empty for builtins without a signature."""
     if not isinstance(function, FunctionType):
         return {}
     defaults = {}

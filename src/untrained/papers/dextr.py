@@ -35,8 +35,9 @@ TRANSNAS = (
 ALL_TASKS = (*TRANSNAS, NB101, *NB201, NB301)  # in the order of Table 1
 
 VARIANT_NOTE = (
-    "Dextr is our implementation: leaf modules once per call, all output coordinates, float64. Rows "
-    'with "authors\' code" are the variant of the authors: every module, ten random coordinates.'
+    "Dextr is our implementation: leaf modules once per call, all output coordinates, float64. "
+    'Rows with "authors\' code" are the variant of the authors: every module, ten random '
+    "coordinates."
 )
 
 TABLE_1 = parse_table("""

@@ -79,8 +79,8 @@ def table_10(config: ExperimentConfig) -> Findings:
         cases.append(BoundCase(label, metrics, sample[kappa], sample.accuracies, note))
     lines = make_bound_lines(cases, cases[0], TABLE_10, BOTH_BOUNDS)
     rules_note = (
-        "All three rules draw from a normal distribution and set biases to zero; the paper does not "
-        "say which distribution it uses."
+        "All three rules draw from a normal distribution and set biases to zero; the paper does "
+        "not say which distribution it uses."
     )
     deviations = (*sample.deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE, rules_note)
     return Findings(tuple(lines), deviations)

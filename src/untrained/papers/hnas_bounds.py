@@ -36,8 +36,8 @@ WITH_KAPPA = ("condition", "non-realizable")
 KAPPA = "ntk_condition"
 FITTED_NOTE = (
     f"mu and nu are the best of {len(MU_SHARES) * len(NU_QUANTILES)} pairs for ranking the sample; "
-    "the paper finds them with hundreds of steps of Bayesian optimisation. Ours are relative to the "
-    "median of kappa / M and to the quantiles of M^2."
+    "the paper finds them with hundreds of steps of Bayesian optimisation. Ours are relative to "
+    "the median of kappa / M and to the quantiles of M^2."
 )
 CODE_NOTE = (
     "M_Grad and M_SNIP are those of the authors' code (zero-cost-nas: a sum of norms per layer, a "

@@ -66,9 +66,9 @@ Trace/UCB  94.10 0.16  72.48 0.95  46.30 0.17
 TABLE_15 = (93.50, None, 69.78, None, 43.73, None)  # of the training-free variant
 
 SEARCHES_NOTE = (
-    f"Every number is the mean of {SEARCH_COUNT} searches, its spread their standard deviation; the "
-    "paper has 5. All searches read one measurement (one initialisation, one batch) of the same "
-    "architectures, so their spread comes only from the order in which they see them and from "
+    f"Every number is the mean of {SEARCH_COUNT} searches, its spread their standard deviation; "
+    "the paper has 5. All searches read one measurement (one initialisation, one batch) of the "
+    "same architectures, so their spread comes only from the order in which they see them and from "
     "Bayesian optimisation: where it is 0, all searches selected the same architecture."
 )
 UNITS_NOTE = (
@@ -88,9 +88,9 @@ NETWORKS_NOTE = (
 BELOW_PAPER_NOTE = (
     'Where HNAS is below the paper, compare it with its row "with the best mu and nu". That row is '
     "the architecture with the best validation accuracy among the first queries of "
-    f"{GRID_SIDE * GRID_SIDE} pairs of mu and nu on a grid. Where HNAS equals it, no mu and nu give a "
-    "better result with these scores; where HNAS is worse, the good pairs are too rare to be found "
-    f"with {QUERIES} queries."
+    f"{GRID_SIDE * GRID_SIDE} pairs of mu and nu on a grid. Where HNAS equals it, no mu and nu "
+    "give a better result with these scores; where HNAS is worse, the good pairs are too rare to "
+    f"be found with {QUERIES} queries."
 )
 COMMON_NOTES = (SEARCHES_NOTE, POOL_NOTE, UNITS_NOTE, NETWORKS_NOTE, CODE_NOTE)
 
@@ -111,7 +111,7 @@ def label_as_hnas(rows: PublishedTable) -> PublishedTable:
 
 
 def make_optimum_lines(table: MeasuredTable) -> list[TableLine]:
-    """Return the best test accuracies of the whole table, including architectures outside the pool."""
+    """Return the best test accuracies of the whole table, also of those outside the pool."""
     all_archs = [table.space.space.parse(text) for text in table.sample.truth.table.list_archs()]
     best = np.nanmax(table.read_test_accuracies(all_archs), axis=1, keepdims=True)
     return make_accuracy_lines("Best of the table", best, TABLE_14["Optimal"])

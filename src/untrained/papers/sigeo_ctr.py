@@ -43,8 +43,8 @@ SAMPLES_NOTE = (
     "for larger networks to show their advantage."
 )
 WARM_UP_NOTE = (
-    f"The warm-up uses {WARM_UP} of the training rows, as in the paper. For such a small table this is "
-    "a single step with less than one batch of 512, while the paper has hundreds of steps."
+    f"The warm-up uses {WARM_UP} of the training rows, as in the paper. For such a small table "
+    "this is a single step with less than one batch of 512, while the paper has hundreds of steps."
 )
 RECIPE_NOTE = f"All networks are trained with the recipe {RECIPE.name}. {RECIPE.differences}"
 
@@ -93,9 +93,9 @@ def table_5(config: ExperimentConfig) -> Findings:
         "SiGeo has the weights of the paper after a warm-up, 1, 1, 1; the published numbers are "
         f"those of a warm-up of {WARM_UP}.",
         _describe_evolution(config),
-        f"The best {TOP_COUNT} by the proxy are trained from scratch, as in the paper; the one with "
-        "the lowest log loss on the validation rows is evaluated once on the test rows, as are the "
-        "hand-designed networks.",
+        f"The best {TOP_COUNT} by the proxy are trained from scratch, as in the paper; the one "
+        "with the lowest log loss on the validation rows is evaluated once on the test rows, as "
+        "are the hand-designed networks.",
         RECIPE_NOTE,
         _describe_trial(config),
     )

@@ -72,8 +72,8 @@ def table_3(config: ExperimentConfig) -> Findings:
         "1 with a warm-up.",
         "A gain of SiGeo may therefore come from its weights and not from the warm-up. The last "
         "lines separate the two causes: without a warm-up SiGeo minus ZiCo is ln FR, which gives "
-        "the score with weights 1, 50, 0; after one it is 50 ln FR minus the loss, which represents "
-        "the FR norm alone.",
+        "the score with weights 1, 50, 0; after one it is 50 ln FR minus the loss, which "
+        "represents the FR norm alone.",
         "NAS-Bench-201 with CIFAR-10 only: the training images of the other four columns are not "
         "available.",
     ]

@@ -124,7 +124,7 @@ def record_trunk(
     """
 
     def record(tensor: Tensor | None, whole: Any) -> Tensor | None:
-        """Record a tensor; return a copy to continue with, or None to continue with the original."""
+        """Record a tensor; return a copy to continue with, or None to continue with itself."""
         if tensor is None:
             return None
         trunk.append((tensor, tensor._version))

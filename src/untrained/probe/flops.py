@@ -49,47 +49,53 @@ _META_RESULTS: dict[object, Callable[[Tensor], object]] = {
 # without their underscore.
 _WITHOUT_PRODUCTS = frozenset(
     """
-    _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d avg_pool2d avg_pool3d
-    fractional_max_pool2d max_pool2d_with_indices max_pool3d_with_indices max_unpool2d max_unpool3d
+    _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d avg_pool2d
+    avg_pool3d fractional_max_pool2d max_pool2d_with_indices max_pool3d_with_indices max_unpool2d
+    max_unpool3d
 
     _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_lanczos2d_aa _upsample_nearest_exact1d
-    _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_bicubic2d upsample_bilinear2d upsample_linear1d
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d affine_grid_generator grid_sampler_2d
-    grid_sampler_3d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_bicubic2d upsample_bilinear2d
+    upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d
+    affine_grid_generator grid_sampler_2d grid_sampler_3d
 
     _batch_norm_no_update _batch_norm_with_update _batch_norm_with_update_functional _fused_rms_norm
-    _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
-    _weight_norm_interface batch_norm_stats cudnn_batch_norm miopen_batch_norm native_batch_norm native_group_norm
-    native_layer_norm renorm
+    _native_batch_norm_legit _native_batch_norm_legit_functional
+    _native_batch_norm_legit_no_training _weight_norm_interface batch_norm_stats cudnn_batch_norm
+    miopen_batch_norm native_batch_norm native_group_norm native_layer_norm renorm
 
-    _log_softmax _safe_softmax _softmax _prelu_kernel _thnn_fused_gru_cell _thnn_fused_lstm_cell abs complex copysign eq
-    floor_divide gcd ge gelu glu gt hardswish heaviside isin lcm le log_sigmoid_forward lt masked_fill mish ne polar
-    rrelu_with_noise rrelu_with_noise_functional rsub threshold where xlogy
+    _log_softmax _safe_softmax _softmax _prelu_kernel _thnn_fused_gru_cell _thnn_fused_lstm_cell abs
+    complex copysign eq floor_divide gcd ge gelu glu gt hardswish heaviside isin lcm le
+    log_sigmoid_forward lt masked_fill mish ne polar rrelu_with_noise rrelu_with_noise_functional
+    rsub threshold where xlogy
 
     _embedding_bag _embedding_bag_forward_only embedding embedding_renorm
 
-    all amax amin aminmax any argmax argmin argsort bincount count_nonzero cummax cummin cumprod cumsum dist histc
-    kthvalue linalg_vector_norm logcumsumexp logsumexp max mean median min mode nanmedian norm prod segment_reduce sort
-    std std_mean sum topk trace var var_mean unique_consecutive unique_dim _unique _unique2 bucketize searchsorted
+    all amax amin aminmax any argmax argmin argsort bincount count_nonzero cummax cummin cumprod
+    cumsum dist histc kthvalue linalg_vector_norm logcumsumexp logsumexp max mean median min mode
+    nanmedian norm prod segment_reduce sort std std_mean sum topk trace var var_mean
+    unique_consecutive unique_dim _unique _unique2 bucketize searchsorted
 
-    binary_cross_entropy binary_cross_entropy_with_logits huber_loss mse_loss multi_margin_loss nll_loss2d_forward
-    nll_loss_forward smooth_l1_loss soft_margin_loss
+    binary_cross_entropy binary_cross_entropy_with_logits huber_loss mse_loss multi_margin_loss
+    nll_loss2d_forward nll_loss_forward smooth_l1_loss soft_margin_loss
 
-    _fused_dropout _standard_gamma bernoulli cauchy exponential geometric log_normal multinomial native_dropout normal
-    poisson rand_like randint_like randn_like uniform
+    _fused_dropout _standard_gamma bernoulli cauchy exponential geometric log_normal multinomial
+    native_dropout normal poisson rand_like randint_like randn_like uniform
 
-    _assert_async _assert_tensor_metadata _chunk_cat _jagged_to_padded_dense_forward _local_scalar_dense
-    _nested_tensor_from_tensor_list _pack_padded_sequence _padded_dense_to_jagged_forward _pin_memory _resize_output
-    _to_copy _to_dense _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_view alias_copy as_strided
-    as_strided_copy as_strided_scatter block_diag cat channel_shuffle col2im constant_pad_nd copy diag_embed
-    diagonal_copy diagonal_scatter empty_like equal expand_copy fill flip full_like gather im2col index index_add
-    index_copy index_fill index_put index_reduce index_select is_pinned is_same_size item lift lift_fresh
-    lift_fresh_copy masked_scatter masked_select narrow_copy new_empty new_empty_strided new_full new_ones new_zeros
-    nonzero nonzero_static ones_like permute_copy pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d
-    reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d resize resize_as
-    roll rot90 scatter scatter_add scatter_reduce select_scatter set slice_scatter split_with_sizes_copy squeeze
-    squeeze_copy stack t t_copy take transpose transpose_copy tril triu unbind_copy unfold_copy unsafe_split
-    unsafe_split_with_sizes unsqueeze unsqueeze_copy view_copy zero zeros_like
+    _assert_async _assert_tensor_metadata _chunk_cat _jagged_to_padded_dense_forward
+    _local_scalar_dense _nested_tensor_from_tensor_list _pack_padded_sequence
+    _padded_dense_to_jagged_forward _pin_memory _resize_output _to_copy _to_dense _unsafe_index
+    _unsafe_index_put _unsafe_masked_index _unsafe_view alias_copy as_strided as_strided_copy
+    as_strided_scatter block_diag cat channel_shuffle col2im constant_pad_nd copy diag_embed
+    diagonal_copy diagonal_scatter empty_like equal expand_copy fill flip full_like gather im2col
+    index index_add index_copy index_fill index_put index_reduce index_select is_pinned is_same_size
+    item lift lift_fresh lift_fresh_copy masked_scatter masked_select narrow_copy new_empty
+    new_empty_strided new_full new_ones new_zeros nonzero nonzero_static ones_like permute_copy
+    pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d reflection_pad3d repeat
+    repeat_interleave replication_pad1d replication_pad2d replication_pad3d resize resize_as roll
+    rot90 scatter scatter_add scatter_reduce select_scatter set slice_scatter split_with_sizes_copy
+    squeeze squeeze_copy stack t t_copy take transpose transpose_copy tril triu unbind_copy
+    unfold_copy unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_copy view_copy zero
+    zeros_like
     """.split()
 )
 
@@ -296,7 +302,7 @@ def _describe_call(func: OpOverload, args: Args) -> str:
 
 
 def _find_new_tensors(func: OpOverload, out: object) -> Iterator[Tensor]:
-    """Yield the results that the schema of the function does not declare as aliases of arguments."""
+    """Yield the results that are not aliases of arguments, by the schema of the function."""
     results = out if isinstance(out, tuple | list) else (out,)
     declared = func._schema.returns
     for index, result in enumerate(results):

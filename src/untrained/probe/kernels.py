@@ -1,6 +1,6 @@
 """Per-sample gradients and their Gram matrix, the neural tangent kernel, parameter by parameter.
 
-    g_i : gradient of a scalar of sample i by a parameter        K_ij = sum over parameters of g_i . g_j
+    g_i : gradient of a scalar of sample i by a parameter    K_ij = sum over parameters of g_i . g_j
 
 This takes one backward pass through the graph of the batch. When the gradient of the output of a
 layer is available, the per-sample gradients of the layer are computed from it and from the inputs

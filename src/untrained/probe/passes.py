@@ -70,7 +70,7 @@ class ForwardProbe:
         self._last_outputs = outputs_on_cpu
 
     def copy_inputs(self) -> Tensor:
-        """Return a copy of the inputs: a first function that works in place writes into its input."""
+        """Return a copy of the inputs, because a function that works in place changes its input."""
         return self.batch.inputs.clone()
 
     @cached_property

@@ -110,7 +110,7 @@ class Proxy:
         return float(value)
 
     def _raise_root_cause(self, probe: Probe, kind: str) -> None:
-        """Raise the failure that causes another one: NaNs, or an output independent of the input."""
+        """Raise the failure behind another one: NaNs, or an output independent of the input."""
         try:
             self._require_connected(probe)
         except Unscorable as cause:

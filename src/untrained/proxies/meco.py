@@ -12,8 +12,8 @@ from untrained.probe import Probe
 from untrained.probe.features import Feature, map_by_shape
 from untrained.proxies.base import proxy, register_proxy
 
-# Version 2: the smallest eigenvalue of linearly dependent channels is exactly 0 instead of a rounding
-# error.
+# Version 2: the smallest eigenvalue of linearly dependent channels is exactly 0 instead of a
+# rounding error.
 PAPER = "MeCo (Jiang et al.)"
 Variant = Literal["default", "published"]
 

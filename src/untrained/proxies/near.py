@@ -78,7 +78,7 @@ def effective_ranks(X: Tensor) -> Tensor:
 
 
 def _has_weight(module: nn.Module) -> bool:
-    """Whether a module has a weight, without reading it: reading may compute it, as by weight norm."""
+    """Whether a module has a weight. It is not read, because weight norm would compute it."""
     return "weight" in module._parameters or is_parametrized(module, "weight")
 
 

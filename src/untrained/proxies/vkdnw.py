@@ -46,7 +46,7 @@ def vkdnw(
 ) -> float:
     """How evenly the Fisher information is spread over the directions of weight space.
 
-        - sum_k q_k ln q_k,   q_k = lambda_k / sum_j lambda_j,   k = 1 ... 9             (Eq. 11, 12)
+        - sum_k q_k ln q_k,   q_k = lambda_k / sum_j lambda_j,   k = 1 ... 9            (Eq. 11, 12)
         lambda_k: the k-th decile of the eigenvalues of F, the Fisher information of 128 weights
 
     `variant=single` adds the number of layers with weights, as the paper does for its ranking. The

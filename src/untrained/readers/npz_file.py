@@ -115,8 +115,8 @@ def _read_array(
         content_bytes = header.count * item_bytes
         if header.header_bytes + content_bytes != member.file_size:
             raise DamagedFileError(
-                f"the header of {_strip_ending(member.filename)} states {content_bytes:,} bytes of numbers, "
-                f"but there are {member.file_size - header.header_bytes:,}"
+                f"the header of {_strip_ending(member.filename)} states {content_bytes:,} bytes of "
+                f"numbers, but there are {member.file_size - header.header_bytes:,}"
             )
         allowance.charge(content_bytes)
         items = np.empty(header.count, header.dtype.to_numpy())

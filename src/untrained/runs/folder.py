@@ -310,7 +310,7 @@ class RunFolder:
         return ", ".join(parts)
 
     def describe_screening(self, screened: int, kept: int) -> str:
-        """Return how many architectures were screened and kept; an empty string without a screen."""
+        """Return how many architectures were screened and kept; empty without a screen."""
         if not self.config.screen:
             return ""
         count = format_count(screened, "architecture")

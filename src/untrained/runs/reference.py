@@ -18,8 +18,8 @@ from untrained.proxies.consensus import Consensus
 from untrained.runs.ranking import orient_score
 from untrained.types import Arch, Failure, Record
 
-# Below this mean rank correlation between members, a search warns that they disagree. The value is a
-# judgement and not the result of a measurement.
+# Below this mean rank correlation between members, a search warns that they disagree. The value is
+# a judgement and not the result of a measurement.
 LOW_AGREEMENT = 0.5
 
 
@@ -63,7 +63,7 @@ class FittedAggregate:
         return cls(aggregate, parts, consensus, _fingerprint_records(own_records))
 
     def describe(self) -> dict[str, Any]:
-        """Return the weights and facts about them as plain values, for `run.json` and the report."""
+        """Return the weights and how the members agree as plain values, for `run.json`."""
         consensus = self.consensus
         return {
             "label": self.aggregate.label,
@@ -131,7 +131,7 @@ class FittedAggregate:
         return means
 
     def _fingerprint_data(self, records: Sequence[Record]) -> str:
-        """Return a digest of the data of a candidate: the samples of all parts, and the reference."""
+        """Return a digest of the samples of all parts of a candidate and of the reference."""
         digest = sha256(self.fingerprint.encode())
         for record in records:
             digest.update(record.data.encode())

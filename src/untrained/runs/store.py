@@ -304,8 +304,8 @@ def _read_failure(columns: dict[str, Any]) -> Failure | None:
         return None
     if kind not in FAILURE_KINDS:
         raise sqlite3.DatabaseError(
-            f"it holds a failure of the unknown kind {kind!r}; a newer version of untrained may have "
-            "written it: update untrained, or choose another folder"
+            f"it holds a failure of the unknown kind {kind!r}; a newer version of untrained may "
+            "have written it: update untrained, or choose another folder"
         )
     return Failure(kind, columns["detail"] or "", columns["trace"] or "")
 

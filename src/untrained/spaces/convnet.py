@@ -320,7 +320,7 @@ def build_block(plan: BlockPlan) -> nn.Module:
 
 
 class ConvNetResidualBlock(nn.Module):
-    """Two convolutions with batch norms; the input, projected if necessary, is added before ReLU."""
+    """Two convolutions with batch norms; the input, projected if needed, is added before ReLU."""
 
     def __init__(self, plan: BlockPlan) -> None:
         super().__init__()

@@ -8,9 +8,9 @@
    the ranking.
 
 A latency is that of what a search delivers: an ONNX model in ONNX Runtime with one thread. Without
-the extra `export`, on a GPU, or if the networks cannot be written as ONNX, it is that of the network
-in torch. Strategies propose architectures between two batches of scores, so no worker computes
-during a measurement.
+the extra `export`, on a GPU, or if the networks cannot be written as ONNX, it is that of the
+network in torch. Strategies propose architectures between two batches of scores, so no worker
+computes during a measurement.
 
 A latency is a record like any other, with the measure `latency(runtime=...)@2`, so a resumed search
 makes the same decisions again.

@@ -99,7 +99,12 @@ def calibrate(
 
         >>> import untrained as ut
         >>> result = ut.calibrate(
-        ...     "nasbench201(channels=4,cells=1)", "naswot", trainings=4, epochs=1, samples=20, workers=1
+        ...     "nasbench201(channels=4,cells=1)",
+        ...     "naswot",
+        ...     trainings=4,
+        ...     epochs=1,
+        ...     samples=20,
+        ...     workers=1,
         ... )
         >>> sorted(row["proxy"] for row in result.rows())
         ['flops', 'naswot', 'params', 'random']

@@ -169,7 +169,7 @@ def _confirm_on_table(
 
 
 def _choose_compute(run: RunFolder) -> ComputeConfig:
-    """Return the compute settings of the search, with one network per pass, as training needs it."""
+    """Return the compute settings of the search, with one network per batch for training."""
     return replace(run.config.compute, networks_per_batch=1)
 
 

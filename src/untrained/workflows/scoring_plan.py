@@ -27,8 +27,8 @@ class ScoringPlan:
     Attributes:
         proxy: The proxy of `--proxy`. It ranks the architectures, unless there is a validation.
         proxies: All proxies that score the proposals of the strategy: `proxy`, the short training
-            of a validation, `pool_proxies`, the baselines and `additional_proxies`. Aggregates are replaced by
-            their parts.
+            of a validation, `pool_proxies`, the baselines and `additional_proxies`. Aggregates are
+            replaced by their parts.
         additional_proxies: The proxies of `--also`.
         pool_proxies: The proxies that score the pool of a strategy that has one.
         screening: The cheap proxies that score all candidates first; None without a screen.
@@ -87,7 +87,7 @@ class ScoringPlan:
         return objectives
 
     def describe_objectives(self) -> list[dict[str, Any]]:
-        """Return the same objectives as plain rows for `run.json`: a report does not load proxies."""
+        """Return the same objectives as plain rows for `run.json`; reports do not load proxies."""
         rows = []
         for proxy in self.additional_proxies:
             row = {

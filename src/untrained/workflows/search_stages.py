@@ -285,7 +285,7 @@ class SearchStages:
         return evaluate
 
     def _make_callback(self, evaluator: ProxyEvaluator) -> ProgressCallback | None:
-        """Return a callback that adds the numbers of measured networks and of workers to an event."""
+        """Return a callback that adds the numbers of measured networks and workers to an event."""
         on_progress = self._on_progress
         if on_progress is None:
             return None

@@ -85,7 +85,7 @@ class _PixelLimit:
 
     @contextmanager
     def hold(self, pixels: int) -> Iterator[None]:
-        """Wait until a picture of this size may be decoded, and count its pixels during the block."""
+        """Wait until a picture of this size may be decoded; count its pixels during the block."""
         with self._changed:
             # A picture that is larger than the limit is decoded alone.
             self._changed.wait_for(

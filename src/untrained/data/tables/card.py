@@ -71,10 +71,11 @@ def _list_facts(schema: Schema) -> dict[str, str]:
     if caution:
         facts["caution"] = caution
     if schema.date_candidates:
+        names = ", ".join(schema.date_candidates)
         verb = "looks" if len(schema.date_candidates) == 1 else "look"
         facts["proposed"] = (
-            f"time={schema.date_candidates[0]} after the ? of --data ({', '.join(schema.date_candidates)} {verb} like "
-            "a date; the last rows then become the test part)"
+            f"time={schema.date_candidates[0]} after the ? of --data ({names} {verb} like a "
+            "date; the last rows then become the test part)"
         )
     return facts
 

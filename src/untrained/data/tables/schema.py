@@ -185,7 +185,7 @@ def load_schema(folder: Path) -> Schema:
 
 
 def transform_numbers(values: Floats, use_log: bool) -> Floats:
-    """Return sign(x) log(1 + |x|), which reduces large counts and keeps their order, or x itself."""
+    """Return sign(x) log(1 + |x|), which reduces large counts in their order, or x itself."""
     if not use_log:
         return values
     return np.copysign(np.log1p(np.abs(values)), values)

@@ -80,7 +80,7 @@ def is_time_type(kind: pa.DataType) -> bool:
 
 
 def read_texts(column: pa.Array) -> list[str | None]:
-    """Convert a column to Python strings. Bytes that are not UTF-8 become replacement characters."""
+    """Convert a column to Python strings. Bytes that are not UTF-8 are replaced."""
     texts: list[str | None] = []
     for value in cast_to_strings(column).cast(pa.large_binary()).to_pylist():
         texts.append(None if value is None else value.decode(errors="replace"))

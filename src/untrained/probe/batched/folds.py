@@ -195,9 +195,9 @@ def _fold_pool(G: int, call: Signature, input: Tensor, *args: object, **kwargs: 
 
 
 _POINTWISE = """
-relu relu6 leaky_relu hardtanh threshold abs clamp clamp_min clamp_max hardswish hardsigmoid elu selu
-celu gelu silu mish softplus softsign tanhshrink sigmoid tanh logsigmoid exp log log1p sqrt rsqrt
-square reciprocal sin cos erf pow
+relu relu6 leaky_relu hardtanh threshold abs clamp clamp_min clamp_max hardswish hardsigmoid elu
+selu celu gelu silu mish softplus softsign tanhshrink sigmoid tanh logsigmoid exp log log1p sqrt
+rsqrt square reciprocal sin cos erf pow
 """.split()
 
 

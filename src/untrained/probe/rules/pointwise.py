@@ -65,8 +65,8 @@ relu6 leaky_relu prelu rrelu hardtanh threshold abs absolute clamp clip clamp_mi
 """.split()
 _CURVED = """
 hardswish elu selu celu gelu silu mish softplus softsign tanhshrink sigmoid tanh logsigmoid exp exp2
-expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh cosh erf erfc
-pow expit special_expit
+expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh cosh erf
+erfc pow expit special_expit
 """.split()
 
 

@@ -22,7 +22,10 @@ _ARROW_HALF_WIDTH = 0.42 * _ARROW_LENGTH
 
 
 def draw_cell(cell: CellGraph, max_width: float) -> str:
-    """Draw a cell from left to right, or downwards if that is narrower and `max_width` is too small."""
+    """Draw a cell from left to right.
+
+    It is drawn downwards if that is narrower and `max_width` is too small.
+    """
     rightwards = _arrange_cell(cell, downwards=False)
     length = _measure_slots(rightwards.slots)[0]
     if length <= max_width:

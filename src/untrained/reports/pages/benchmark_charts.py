@@ -80,8 +80,8 @@ def make_scatter_section(result: BenchmarkResult) -> str:
         return ""
     unit = f" in {result.truth_unit}" if result.truth_unit else ""
     caption = (
-        f"Horizontal axis: score, with better scores on the right. Vertical axis: ground truth{unit}. "
-        "Axes that show ranks have no histogram. "
+        f"Horizontal axis: score, with better scores on the right. "
+        f"Vertical axis: ground truth{unit}. Axes that show ranks have no histogram. "
     )
     if is_thinned:
         caption += f"Each plot shows {MAX_POINTS} points; the histograms count all. "
@@ -139,9 +139,9 @@ def make_agreement_section(result: BenchmarkResult) -> str:
         names.append(visible[i].proxy)
         ordered.append([matrix[i][j] for j in order])
     caption = (
-        "Spearman rank correlation between each pair of proxies, on the architectures that both could "
-        "score. The sign is reversed for proxies where lower is better. Similar proxies are next to "
-        "each other. "
+        "Spearman rank correlation between each pair of proxies, on the architectures that both "
+        "could score. The sign is reversed for proxies where lower is better. Similar proxies are "
+        "next to each other. "
         f"{_describe_omitted_rows(visible, rows)}"
     )
     chart = make_responsive(lambda width: draw_heatmap(names, ordered, width))
@@ -149,7 +149,7 @@ def make_agreement_section(result: BenchmarkResult) -> str:
 
 
 def make_tradeoff_section(result: BenchmarkResult) -> str:
-    """Return the section with correlation against cost; empty if fewer than two proxies have both."""
+    """Return the section with correlation against cost; empty for fewer than two proxies."""
     points = []
     for proxy in result.proxy_results:
         correlation = get_spearman(proxy)
@@ -175,7 +175,7 @@ def _list_points(proxy: ProxyResult, result: BenchmarkResult) -> list[ScatterPoi
 
 
 def _orient_scores(proxy: ProxyResult) -> Floats:
-    """Return the scores of a proxy, with the sign reversed if lower is better; missing ones are NaN."""
+    """Return the scores of a proxy, negated if lower is better, and NaN if missing."""
     scores = []
     for score in proxy.scores:
         if score is None:

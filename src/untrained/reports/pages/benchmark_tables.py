@@ -43,10 +43,12 @@ _EXPLANATIONS = {
     "top_overlap": (
         "Top 10 %: fraction of the best tenth by score that is in the best tenth by ground truth."
     ),
-    "precision_at_10": "Top 10: fraction of the ten best scores that are in the best tenth by ground truth.",
+    "precision_at_10": (
+        "Top 10: fraction of the ten best scores that are in the best tenth by ground truth."
+    ),
     "regret": (
-        "Regret: ground truth of the best architecture minus that of the architecture with the best "
-        "score."
+        "Regret: ground truth of the best architecture minus that of the architecture with the "
+        "best score."
     ),
     "regret_at_10": (
         "Regret of 10: ground truth of the best architecture minus that of the best of the ten "
@@ -273,8 +275,8 @@ def make_proxy_failures_section(result: BenchmarkResult) -> str:
     proxy_count = sum(len(names) for names in groups.values())
     note = (
         f"{proxy_count:,} of {len(result.proxy_results):,} proxies could not score all "
-        f"{formatting.format_count(len(result.archs), 'architecture')}. Statistics of a proxy leave "
-        "out the architectures that it could not score."
+        f"{formatting.format_count(len(result.archs), 'architecture')}. Statistics of a proxy "
+        "leave out the architectures that it could not score."
     )
     return make_section("Failures", make_paragraph(note, "note"), make_table("", head, rows))
 

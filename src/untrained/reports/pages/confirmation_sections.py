@@ -28,7 +28,7 @@ from untrained.reports.search_summary import SearchSummary
 
 
 def make_confirmation_sections(summary: SearchSummary) -> str:
-    """Return the sections about confirmation: groups, comparisons, winner; empty without trainings."""
+    """Return the sections on confirmation: groups, comparisons, winner; empty without trainings."""
     confirmation = summary.confirmation
     if confirmation is None:
         return ""

@@ -33,7 +33,7 @@ from untrained.reports.svg.ranking_charts import WIDE_SCORES
 
 
 def make_progress_section(summary: SearchSummary) -> str:
-    """Return the section with the best score so far by number of scores; empty with fewer than two."""
+    """Return the section with the best score so far; empty with fewer than two scores."""
     scores = summary.scores_in_order
     if len(scores) < 2:
         return ""

@@ -118,9 +118,9 @@ def make_consensus_section(summary: SearchSummary) -> str:
     sections = []
     for consensus in summary.consensus:
         note = (
-            f"Each member ranks a network among {consensus.reference_size:,} random networks of the "
-            "space. The score is the weighted geometric mean of these percentiles. The weights come "
-            "from the agreement between the members; no network was trained for them."
+            f"Each member ranks a network among {consensus.reference_size:,} random networks of "
+            "the space. The score is the weighted geometric mean of these percentiles. The weights "
+            "come from the agreement between the members; no network was trained for them."
         )
         rows = []
         for name, weight in consensus.weights:

@@ -136,7 +136,10 @@ def _make_best_section(summary: SearchSummary) -> str:
     if diagram:
         drawing = make_responsive(lambda width: draw_diagram(diagram, max_width=width))
     else:
-        note = "The run folder contains no drawing of this architecture; the command below creates one."
+        note = (
+            "The run folder contains no drawing of this architecture; the command below creates "
+            "one."
+        )
         drawing = make_paragraph(note, "note")
     return make_section("Best architecture", make_copyable(summary.best), drawing)
 

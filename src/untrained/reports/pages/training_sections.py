@@ -205,8 +205,8 @@ def _make_calibration_section(training: TrainingResult) -> str:
     figure = _draw_calibration("confidence, %", "accuracy, %", confidence, accuracy, 100.0)
     note = (
         f"The expected calibration error is {100 * training.calibration_error:.1f} percentage "
-        "points. If a network is perfectly calibrated, 80 % of the predictions with a confidence of "
-        "80 % are correct."
+        "points. If a network is perfectly calibrated, 80 % of the predictions with a confidence "
+        "of 80 % are correct."
     )
     return make_section("Calibration", figure, make_paragraph(note, "note"))
 
