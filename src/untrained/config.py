@@ -241,6 +241,8 @@ class SearchConfig:
             the largest and random architectures.
         limits: Limits as text: {"params": "1M", "latency": "5ms"}. The keys are those of
             `LIMIT_KEYS`.
+        latency_table: Latencies that were measured on another device, as a CSV file; None to
+            measure on this machine.
         seed: First seed of sampling, weights and batches.
         seeds: Number of seeds to average over.
         run: The run folder; None for one under `runs/` that is named after this config.
@@ -268,6 +270,7 @@ class SearchConfig:
     warm_up: str = ""
     confirm: int = 0
     limits: Mapping[str, str | float | None] = field(default_factory=dict)
+    latency_table: Path | None = None
     seed: int = 0
     seeds: int = 1
     run: Path | None = None
@@ -289,6 +292,14 @@ class SearchConfig:
         if self.data_root is not None:
             object.__setattr__(self, "data_root", parse_path(self.data_root, "data_root"))
         object.__setattr__(self, "limits", _parse_limit_texts(self.limits))
+        if self.latency_table is not None:
+            table = parse_path(self.latency_table, "latency_table")
+            object.__setattr__(self, "latency_table", table)
+            if "latency" not in self.limits:
+                raise UsageError(
+                    "a latency table needs a latency limit, such as --max-latency 20ms or "
+                    'limits={"latency": "20ms"}'
+                )
 
     @property
     def time_seconds(self) -> float | None:
@@ -340,6 +351,9 @@ class SearchConfig:
         for name in LIMITS:
             description[name] = self.limit_texts.get(name)
         description["input_size"] = self.input_size
+        description["latency_table"] = None
+        if self.latency_table is not None:
+            description["latency_table"] = str(self.latency_table)
         return description
 
     def to_document(self) -> dict[str, Any]:
@@ -351,7 +365,7 @@ class SearchConfig:
         document = asdict(self)
         del document["compute"]["workers"]
         del document["compute"]["ray"]
-        for name in ("run", "data_root"):
+        for name in ("run", "data_root", "latency_table"):
             if document[name] is not None:
                 document[name] = str(document[name])
         return document

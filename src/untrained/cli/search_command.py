@@ -1,5 +1,6 @@
 """`untrained search`: search a space for the best architecture."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -120,8 +121,16 @@ def search(
     max_latency: Annotated[
         str | None,
         typer.Option(
-            help="Longest latency for one sample, measured on this machine "
-            "with one CPU thread or on a GPU: 5ms, 1ms@cuda.",
+            help="Longest latency for one sample, measured on this machine in ONNX Runtime "
+            "with one CPU thread, or on a GPU: 5ms, 1ms@cuda.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+    latency_table: Annotated[
+        Path | None,
+        typer.Option(
+            help="Latencies of another device for --max-latency: latencies.csv; see "
+            "`untrained latency bundle`.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -137,7 +146,18 @@ def search(
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Stop after this time: 10m, 1h30m.", rich_help_panel=BUDGET),
+        typer.Option(
+            help="Time for everything: scoring, the contest, the training for --export: 30m, 1h30m.",
+            rich_help_panel=BUDGET,
+        ),
+    ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(
+            help="The same as a word: quick (15 minutes), normal (1 hour), thorough (4 hours).",
+            show_default="quick on your own pictures, else no limit",
+            rich_help_panel=BUDGET,
+        ),
     ] = None,
     stable: Annotated[
         int | None,
@@ -160,9 +180,9 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Check the proxy at the end by short trainings of this many of the best, of the "
-            "largest and of random architectures.",
-            show_default="5 on your own data, else none",
+            help="Train this many of the best, of the largest and of random architectures, and "
+            "known designs, in a contest that chooses the winner.",
+            show_default="3 on your own pictures, 5 on your own tables, else none",
             rich_help_panel=BUDGET,
         ),
     ] = None,
@@ -170,7 +190,7 @@ def search(
         bool,
         typer.Option(
             "--no-confirm",
-            help="Skip the short confirmation trainings.",
+            help="Skip the contest: the first of the ranking is the winner.",
             rich_help_panel=BUDGET,
         ),
     ] = False,
@@ -215,6 +235,8 @@ def search(
 
     Example: untrained search --data folder:./photos --input-size 64 --max-params 2M --export model
 
+    Example: untrained search --space convnet --max-latency 20ms --latency-table pi.csv
+
     Example: untrained search --budget 5000 --screen params,naswot --keep 10%
 
     Example: untrained search --strategy evolution --max-params 1M --max-flops 150M
@@ -232,12 +254,15 @@ def search(
     from untrained.cli.terminal.json_output import print_json, reserve_stdout
     from untrained.cli.terminal.progress_bar import show_progress
     from untrained.cli.terminal.search_result import show_search_result
+    from untrained.cli.terminal.text import print_line
     from untrained.config import DEFAULT_DATA, ComputeConfig, SearchConfig
-    from untrained.runs.folder import get_default_confirmations
+    from untrained.runs.folder import get_default_confirmations, get_default_effort
     from untrained.runs.ranking import make_record_rows
     from untrained.workflows.search import run_search
+    from untrained.workflows.time_plan import TRAINING, TimePlan
 
     require_option("--recipe", recipe, "--export model", export)
+    require_option("--latency-table", latency_table, "--max-latency 20ms", max_latency)
     require_option("--keep", keep, "--screen params,naswot", screen)
     require_option("--top", top, "--stable 200", stable)
     if confirm and no_confirm:
@@ -257,6 +282,10 @@ def search(
         confirm = 0
     elif confirm is None:
         confirm = get_default_confirmations(data_name)
+    if effort is None:
+        effort = ""
+        if confirm and time is None:
+            effort = get_default_effort(data_name)
     config = SearchConfig(
         space=space,
         proxy=proxy,
@@ -266,6 +295,7 @@ def search(
         input_size=input_size,
         budget=budget,
         time=time,
+        effort=effort,
         stable=stable,
         top=SearchConfig.top if top is None else top,
         screen=screen,
@@ -281,6 +311,7 @@ def search(
             "memory": max_memory,
             "latency": max_latency,
         },
+        latency_table=latency_table,
         seed=seed,
         seeds=seeds,
         run=run,
@@ -295,8 +326,15 @@ def search(
             _ = source.parts
 
     print_gpu_hint(config.compute, as_json)
+    time_plan = TimePlan.begin(config.time_seconds, config.confirm > 0, export is not None)
+    if time_plan.describe() and not as_json:
+        print_line(time_plan.describe(), err=True)
     with show_progress(as_json, config.time_seconds) as on_progress, reserve_stdout(as_json):
-        result = run_search(config, on_progress, on_data=inspect_data)
+        result = run_search(config, on_progress, on_data=inspect_data, time_plan=time_plan)
+    if export:
+        # The report prints the command that repeats everything.
+        run_folder = replace(result.run, export=str(export), export_recipe=recipe or "")
+        result = replace(result, run=run_folder.save())
     page = result.report()
     if as_json:
         print_json(make_record_rows(result.records))
@@ -309,4 +347,13 @@ def search(
     if not result.ranking.standings:
         raise typer.Exit(NOTHING_SCORED)
     if export:
-        export_winner(result.run.folder, export, recipe, device, data_root, as_json)
+        training_seconds = time_plan.allot_seconds(TRAINING)
+        export_winner(
+            result.run.folder,
+            export,
+            recipe,
+            device,
+            data_root,
+            as_json,
+            training_seconds,
+        )

@@ -68,6 +68,10 @@ class RunFolder:
         known_designs: Names of the known designs among the candidates, by architecture.
         drawing: The architecture that the report draws, and its diagram. It is stored because
             making a report never runs the user's code.
+        data_title: The data in words, such as "photos: 10 classes, 2,000 pictures"; empty if their
+            size is not known.
+        export: Folder that the command exports the trained winner to; empty if it does not.
+        export_recipe: Recipe of the training before the export; empty for the default.
     """
 
     folder: Path
@@ -90,6 +94,9 @@ class RunFolder:
     aggregates: list[dict[str, Any]] = field(default_factory=list)
     known_designs: dict[str, str] = field(default_factory=dict)
     drawing: dict[str, Any] | None = None
+    data_title: str = ""
+    export: str = ""
+    export_recipe: str = ""
 
     @classmethod
     def open(
@@ -171,6 +178,7 @@ class RunFolder:
             strategy_seconds=before.strategy_seconds,
             workers=before.workers,
             known_designs=before.known_designs,
+            data_title=before.data_title,
             # The new search key is known only after the warm-up, which may take long.
             search_key=before.search_key,
         )
@@ -335,6 +343,7 @@ class RunFolder:
         arguments["warm_up"] = config.warm_up
         arguments |= config.limit_texts
         arguments["input_size"] = config.input_size
+        arguments["latency_table"] = config.latency_table
         if config.budget != DEFAULT_BUDGET:
             arguments["budget"] = config.budget
         arguments["time"] = config.time
@@ -345,6 +354,8 @@ class RunFolder:
         arguments["also"] = config.also
         arguments["confirm"] = config.confirm
         arguments["run"] = str(self.folder)
+        arguments["export"] = self.export
+        arguments["recipe"] = self.export_recipe
         if config.compute.device == "cpu":
             del arguments["device"]
         command = f"untrained search {format_options(SearchConfig, arguments)}"
@@ -440,6 +451,8 @@ def choose_default_folder(config: SearchConfig, weighs_objectives: bool = False)
         words.append(f"warm-{config.warm_up}")
     for name, text in config.limit_texts.items():
         words.append(f"{name}-{text}")
+    if config.latency_table is not None:
+        words.append(f"latency_table-{config.latency_table}")
     words = [word for word in words if word not in _DEFAULT_WORDS]
     return Path("runs", make_file_name(*words))
 

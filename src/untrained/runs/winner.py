@@ -95,17 +95,19 @@ def read_ranking(run: RunFolder) -> RunRanking:
 
 
 def read_confirmed_name(run: RunFolder) -> str | None:
-    """Return the architecture that short trainings confirmed; None without a confirmation."""
-    path = run.folder / CONFIRMED
-    if not path.is_file():
-        return None
-    with read_result_file(path) as facts:
-        if not is_confirmation_of(run, facts):
-            return None
-        winner = facts["winner"]
-        if not isinstance(winner, str):
-            raise TypeError(f"its winner is {winner!r}")
-        return winner
+    """Return the architecture that short trainings chose; None if there were none."""
+    for file_name in (CONTEST, CONFIRMED):
+        path = run.folder / file_name
+        if not path.is_file():
+            continue
+        with read_result_file(path) as facts:
+            if not is_confirmation_of(run, facts):
+                continue
+            winner = facts["winner"]
+            if not isinstance(winner, str):
+                raise TypeError(f"its winner is {winner!r}")
+            return winner
+    return None
 
 
 def is_confirmation_of(run: RunFolder, facts: dict[str, Any]) -> bool:
@@ -113,7 +115,7 @@ def is_confirmation_of(run: RunFolder, facts: dict[str, Any]) -> bool:
 
     Args:
         run: The run.
-        facts: The content of `confirmed.json`.
+        facts: The content of `contest.json` or `confirmed.json`.
     """
     return bool(facts.get("search_key", "") == run.search_key)
 
@@ -134,9 +136,8 @@ def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:
         return None
     confirmed = read_confirmed_name(run)
     if confirmed is not None and confirmed not in names:
-        path = run.folder / CONFIRMED
         raise UsageError(
-            f"{path} names {confirmed!r}, which is not in {run.store}; "
+            f"{run.folder} names the winner {confirmed!r}, which is not in {run.store}; "
             "run the same search again to write both"
         )
     return ranked.find(choose_winner(names, confirmed))

@@ -23,6 +23,7 @@ from untrained.config import (
     SearchConfig,
 )
 from untrained.data import DataSource
+from untrained.data.registry import belongs_to_user
 from untrained.data.samples import DATASET_NAME, Samples, is_samples, open_samples
 from untrained.engine import make_worker_setup, open_executor
 from untrained.engine.devices import check_device
@@ -34,24 +35,40 @@ from untrained.errors import Interrupted, UsageError, unknown_name_error
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy
 from untrained.reports.confirmation_result import Confirmation
+from untrained.reports.contest_result import (
+    BEST_PREFIX,
+    DESIGN_PREFIX,
+    LARGEST,
+    RANDOM,
+    Contest,
+    ContestEntry,
+)
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking, choose_winner, make_record_rows
 from untrained.runs.store import Store
 from untrained.runs.trace import write_trace
-from untrained.runs.winner import CONFIRMED, RunRanking, rank_run, read_records
+from untrained.runs.winner import CONFIRMED, CONTEST, RunRanking, rank_run, read_records
 from untrained.spaces import Space
 from untrained.spaces.core.diagrams import write_diagram
 from untrained.strategies.driver import DEFAULT_ASK_SIZE
 from untrained.strategies.search_limits import SearchLimits
+from untrained.training.adaptation import adapt_recipe
+from untrained.training.recipes import get_default_recipe_name, load_recipe
 from untrained.types import Arch, Failure, Record
 from untrained.workflows.confirm import choose_groups, confirm_ranking
+from untrained.workflows.contest import ContestSettings, run_contest
+from untrained.workflows.data_title import describe_data
 from untrained.workflows.search_setup import SearchSetup, prepare_search
+from untrained.workflows.time_plan import CONTEST as CONTEST_PHASE
+from untrained.workflows.time_plan import SCORING, TimePlan
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # Architectures to ask for at a time, per worker and per network that it measures in one pass.
 ASK_SIZE_PER_WORKER = 16
+# How the architectures of a group were selected. Any other group is that of a proxy.
+CONTEST_GROUPS = {"params": LARGEST, "random": RANDOM}
 
 
 @dataclass(frozen=True)
@@ -62,17 +79,19 @@ class SearchResult:
         run: The run folder.
         records: All records of the search.
         ranking: The architectures, best first, and those without a score.
-        confirmed: The short trainings of the best, if there were any.
+        confirmed: The short trainings of the best on a table, if there were any.
+        contest: The contest of the best on images, if there was one.
     """
 
     run: RunFolder
     records: tuple[Record, ...]
     ranking: Ranking
     confirmed: Confirmation | None = None
+    contest: Contest | None = None
 
     @property
     def best(self) -> Arch:
-        """The winner: the architecture that short trainings confirmed, else the first of the ranking."""
+        """The winner: the architecture that short trainings chose, else the first of the ranking."""
         if not self.ranking.standings:
             raise UsageError(
                 "no architecture could be scored, so there is no best one; the report says why"
@@ -81,6 +100,8 @@ class SearchResult:
         confirmed_name = None
         if self.confirmed is not None:
             confirmed_name = self.confirmed.winner
+        elif self.contest is not None:
+            confirmed_name = self.contest.winner
         winner = choose_winner(list(archs), confirmed_name)
         assert winner is not None
         return archs[winner]
@@ -101,6 +122,8 @@ class SearchResult:
         lines = [self._format_title(), repr(self.ranking)]
         if self.ranking.standings:
             lines.append(f"best: {self.best}")
+        if self.contest is not None:
+            lines.append(self.contest.verdict)
         lines.append(f"run folder: {self.run.folder}")
         return "\n".join(lines)
 
@@ -109,6 +132,8 @@ class SearchResult:
         lines = [f"<p>{escape(self._format_title())}</p>", self.ranking._repr_html_()]
         if self.ranking.standings:
             lines.append(f"<p>best: <code>{escape(str(self.best))}</code></p>")
+        if self.contest is not None:
+            lines.append(f"<p>{escape(self.contest.verdict)}</p>")
         lines.append(f"<p>run folder: <code>{escape(str(self.run.folder))}</code></p>")
         return "\n".join(lines)
 
@@ -121,7 +146,9 @@ class SearchOptions(TypedDict, total=False):
     """Further options of `search`; see `SearchConfig` and `ComputeConfig` for their meaning."""
 
     input_size: int | None
+    latency_table: str | Path | None
     time: str | None
+    effort: str
     stable: int | None
     top: int
     screen: str
@@ -165,7 +192,8 @@ def search(
         data: What networks see: a name such as "digits" or "folder:./photos", a tensor or numpy
             array of inputs, a pair of inputs and labels, a torch Dataset or a DataLoader.
         limits: Limits on the architectures: {"params": "1M", "latency": "5ms"}. The keys are
-            params, min_params, flops, memory and latency. Latency is measured on this machine.
+            params, min_params, flops, memory and latency. Latency is measured on this machine,
+            unless the option `latency_table` names a table of another device.
         device: A torch device.
         run: The run folder; None for one under `runs/` that is named after the search.
         on_progress: Called after every architecture and every step.
@@ -233,6 +261,7 @@ def run_search(
     proxy: Proxy | None = None,
     samples: Samples | None = None,
     on_data: Callable[[DataSource], None] | None = None,
+    time_plan: TimePlan | None = None,
 ) -> SearchResult:
     """Search a space and keep everything in a run folder; the same config resumes.
 
@@ -243,6 +272,7 @@ def run_search(
         proxy: The proxy itself, if it cannot be loaded by the name in `config`.
         samples: The data, if they are objects in Python.
         on_data: Called with the data before the work begins.
+        time_plan: How the time is divided among the phases; None if nothing follows the search.
 
     Returns:
         The records, their ranking and the run folder.
@@ -252,8 +282,16 @@ def run_search(
             run.
         Interrupted: Ctrl-C was pressed during the warm-up, so there is nothing to rank.
     """
+    if time_plan is None:
+        time_plan = TimePlan.begin(config.time_seconds, config.confirm > 0, has_training=False)
     setup = prepare_search(
-        config, on_progress, space=space, proxy=proxy, samples=samples, on_data=on_data
+        config,
+        on_progress,
+        space=space,
+        proxy=proxy,
+        samples=samples,
+        on_data=on_data,
+        scoring_seconds=time_plan.allot_seconds(SCORING),
     )
     run = _open_run(setup)
     weights = _warm_up(setup, run)
@@ -261,7 +299,7 @@ def run_search(
         run.save()
         result = _run_session(setup, run, executor, weights)
     if setup.config.confirm and result.ranking.standings and result.run.ended != "interrupted":
-        result = _confirm_winner(setup, result)
+        result = _train_best(setup, result, time_plan)
     return _save_drawing(setup, result)
 
 
@@ -341,7 +379,7 @@ def _run_session(
     stages = setup.stages
     with Store(run.store) as store:
         stages.connect(executor, store, weights)
-        search_key = run.compute_search_key(stages.list_requests())
+        search_key = run.compute_search_key(stages.list_requests() + setup.limits.list_requests())
         run = replace(run, search_key=search_key).save()
         setup.limits.use_store(store, run.search_key)
         ask_size = _choose_ask_size(setup, executor)
@@ -365,7 +403,8 @@ def _run_session(
     )
     run.save()
     write_trace(run.folder, setup.strategy)
-    # An earlier confirmation may be of another ranking.
+    # An earlier contest or confirmation may be of another ranking.
+    (run.folder / CONTEST).unlink(missing_ok=True)
     (run.folder / CONFIRMED).unlink(missing_ok=True)
     return SearchResult(run, ranked.records, ranked.ranking)
 
@@ -409,29 +448,92 @@ def _rank_within_latency(run: RunFolder, limits: SearchLimits, store: Store) -> 
     return rank_run(run, read_records(run, store))
 
 
-def _confirm_winner(setup: SearchSetup, result: SearchResult) -> SearchResult:
-    """Briefly train the best by score, the largest and random ones; the best is the winner.
+def _train_best(setup: SearchSetup, result: SearchResult, time_plan: TimePlan) -> SearchResult:
+    """Train some architectures briefly; the best of them is the winner.
 
-    Ctrl-C leaves the ranking as it is.
+    On images this is a contest, on a table of clicks a confirmation. Ctrl-C keeps what is finished.
     """
-    run = result.run
-    try:
-        confirmation = confirm_ranking(
-            run,
-            result.ranking,
-            result.records,
-            setup.named_space,
-            setup.source,
-            setup.on_progress,
-        )
-    except Interrupted:
-        return replace(result, run=replace(run, ended="interrupted").save())
-    result = replace(result, confirmed=confirmation)
+    data_title = describe_data(setup.config.data, setup.source)
+    run = replace(result.run, data_title=data_title)
+    if setup.source.task.loss == "bce":
+        try:
+            confirmation = confirm_ranking(
+                run,
+                result.ranking,
+                result.records,
+                setup.named_space,
+                setup.source,
+                setup.on_progress,
+            )
+        except Interrupted:
+            return replace(result, run=replace(run, ended="interrupted").save())
+        result = replace(result, confirmed=confirmation)
+    else:
+        contest = _run_contest(setup, result, time_plan.allot_seconds(CONTEST_PHASE))
+        result = replace(result, contest=contest)
+        if contest is not None and contest.ended == "interrupted":
+            run = replace(run, ended="interrupted")
     # The winner may have changed, and the run folder describes its values for the limits.
     with Store(run.store) as store:
         setup.limits.use_store(store, run.search_key)
         limit_rows = setup.limits.describe(result.best)
     return replace(result, run=replace(run, limits=limit_rows).save())
+
+
+def _run_contest(setup: SearchSetup, result: SearchResult, seconds: float | None) -> Contest | None:
+    """Run the contest between the best, the largest and random architectures and known designs."""
+    run = result.run
+    config = setup.config
+    recipe_name = get_default_recipe_name(setup.source.task, belongs_to_user(config.data))
+    recipe = adapt_recipe(load_recipe(recipe_name), setup.source)
+    settings = ContestSettings(
+        space=setup.named_space,
+        data=config.data,
+        source=setup.source,
+        recipe=recipe,
+        seconds=seconds,
+        seed=config.seed,
+        compute=replace(config.compute, networks_per_batch=1),
+        folder=run.folder,
+        search_key=run.search_key,
+    )
+    archs = {str(standing.arch): standing.arch for standing in result.ranking.standings}
+    entries = _make_entries(result, recipe.rate)
+    return run_contest(entries, archs, settings, setup.on_progress)
+
+
+def _make_entries(result: SearchResult, rate: float) -> list[ContestEntry]:
+    """Return the entries of the contest, each architecture once."""
+    run = result.run
+    groups = choose_groups(result.ranking, result.records, run.config.confirm, run)
+    selections: dict[str, list[str]] = {}
+    for standing in result.ranking.standings:
+        name = run.known_designs.get(str(standing.arch))
+        if name is not None:
+            selections[str(standing.arch)] = [f"{DESIGN_PREFIX}{name}"]
+    for group_name, archs in groups.items():
+        text = CONTEST_GROUPS.get(group_name, f"{BEST_PREFIX}{group_name}")
+        for arch in archs:
+            selections.setdefault(str(arch), []).append(text)
+    sizes = {}
+    latencies = {}
+    for record in result.records:
+        if record.proxy == "params" and record.value is not None:
+            sizes[str(record.arch)] = int(record.value)
+        elif record.measure.startswith("latency(") and record.value is not None:
+            latencies[str(record.arch)] = record.value
+    entries = []
+    for number, (arch_text, texts) in enumerate(selections.items(), 1):
+        entry = ContestEntry(
+            number=number,
+            arch=arch_text,
+            selections=tuple(texts),
+            rate=rate,
+            params=sizes.get(arch_text),
+            latency=latencies.get(arch_text),
+        )
+        entries.append(entry)
+    return entries
 
 
 def _save_drawing(setup: SearchSetup, result: SearchResult) -> SearchResult:

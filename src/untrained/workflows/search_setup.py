@@ -106,6 +106,7 @@ def prepare_search(
     proxy: Proxy | None = None,
     samples: Samples | None = None,
     on_data: Callable[[DataSource], None] | None = None,
+    scoring_seconds: float | None = None,
 ) -> SearchSetup:
     """Load space, data and proxies, and make the strategy. Nothing is written.
 
@@ -116,13 +117,15 @@ def prepare_search(
         proxy: The proxy itself, if it cannot be loaded by the name in `config`.
         samples: The data, if they are objects in Python.
         on_data: Called with the data once they are loaded.
+        scoring_seconds: Longest duration of scoring; None for no limit.
 
     Raises:
         UsageError: A name is unknown, or settings contradict each other.
     """
     device = parse_device_name(config.compute.device)
     compute = replace(config.compute, device=device)
-    if config.space == DEFAULT_SPACE:
+    is_default_space = config.space == DEFAULT_SPACE
+    if is_default_space:
         config = replace(config, space=choose_space(config.data))
     named_space: str | Space = config.space
     if space is not None:
@@ -131,16 +134,20 @@ def prepare_search(
     _check_latency_device(config)
     if config.proxy == "auto":
         config = replace(config, proxy=read_recommended_proxy(config.space, config.data))
-    budget = Budget(config.budget, config.time_seconds, config.stable, config.top)
+    budget = Budget(config.budget, scoring_seconds, config.stable, config.top)
     strategy_spec = StrategySpec.parse(config.strategy)
     plan = _plan_scoring(config, strategy_spec, proxy or config.proxy, budget)
 
+    if is_default_space and config.input_size is None and samples is None:
+        config = replace(config, input_size=_propose_input_size(config, loaded_space))
     source = _load_source(config, loaded_space, samples, on_data)
     warm_up = None
     if config.warm_up:
         warm_up = WarmUp.parse(config.warm_up, source)
     space_code = fingerprint_space(named_space)
-    limits = SearchLimits(loaded_space, source.task, config.limit_texts, space_code)
+    limits = SearchLimits(
+        loaded_space, source.task, config.limit_texts, space_code, config.latency_table
+    )
     seeds = range(config.seed, config.seed + config.seeds)
     batches = SeedBatches.for_proxies(source, plan.all_proxies, seeds)
 
@@ -234,6 +241,17 @@ def _plan_scoring(
     plan = make_scoring_plan(proxy, config.also, screening, validation, strategy.pool_metrics)
     check_plan(strategy, plan, budget)
     return plan
+
+
+def _propose_input_size(config: SearchConfig, space: Space) -> int | None:
+    """Return the side of images that suits the data; None for the default size of the space."""
+    source = load_data(config.data, space.task, config.data_root)
+    if source.propose_side is None:
+        return None
+    side = source.propose_side()
+    if side == space.task.input_shape[-1]:
+        return None
+    return side
 
 
 def _load_source(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from untrained.cli.terminal.confirmation import show_confirmation
 from untrained.cli.terminal.console import SafeConsole
+from untrained.cli.terminal.contest import show_contest
 from untrained.formatting import (
     choose_column_format,
     format_count,
@@ -37,11 +39,11 @@ WORKER_TIMES = {
 
 
 def show_search_result(result: SearchResult, page: Path) -> None:
-    """Print the ranking, the winner, failures, the cost and the path of the report."""
+    """Print the contest or the ranking, the winner, failures, the cost and the report's path."""
     console = SafeConsole()
     _show_winner(console, result)
     _show_remarks(console, result)
-    ending = result.run.describe_end()
+    ending = result.run.describe_end(bool(result.ranking.standings))
     if ending:
         console.print(ending, highlight=False)
     console.print_plain(f"scoring took {format_cost(result.run)}", wrap=False)
@@ -49,13 +51,22 @@ def show_search_result(result: SearchResult, page: Path) -> None:
 
 
 def _show_winner(console: SafeConsole, result: SearchResult) -> None:
-    """Print the ranking, the result of the confirmation, and the winner."""
+    """Print the contest, or else the ranking and the result of the confirmation; the winner."""
     standings = result.ranking.standings
     if not standings:
         if result.ranking.failed:
             console.print("[bold]nothing could be scored[/]")
         else:
             console.print("[bold]nothing was scored[/]")
+        return
+    if result.contest:
+        # The contest decides. The ranking, which only selected some of its entries, is secondary.
+        show_contest(result.contest)
+        console.print_plain(f"best: {result.best}", wrap=False)
+        count = format_count(len(standings), "architecture")
+        console.print_plain(
+            f"the ranking of {count} by {result.run.config.score_name} is in the report"
+        )
         return
     console.print(_make_ranking_table(result))
     # With several seeds, architectures that may be as good as the best are marked.
@@ -88,6 +99,11 @@ def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
         console.print_plain(describe_consensus(facts))
     for row in run.limits:
         console.print_plain(format_limit(row))
+        if row.get("predicted"):
+            command = f"untrained latency bundle --run {quote(str(run.folder))}"
+            console.print_plain(
+                f"measure the best on the device: {command} --out bundle", wrap=False
+            )
     notes = [record.note for record in result.records if record.note]
     if notes:
         verb = "has" if len(notes) == 1 else "have"
@@ -175,6 +191,8 @@ def format_limit(row: dict[str, Any]) -> str:
     if row["value"] is None:
         return f"{row['limit']} {row['text']}: {rejected}"
     value = format_limited_value(row["limit"], row["value"])
+    if row.get("source"):
+        value += f" ({row['source']})"
     return f"{row['limit']} {row['text']}: the best has {value}; {rejected}"
 
 

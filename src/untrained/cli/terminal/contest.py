@@ -1,0 +1,63 @@
+"""The result of a contest, as a table."""
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from untrained.cli.terminal.console import SafeConsole
+from untrained.formatting import (
+    format_count,
+    format_duration,
+    format_limited_value,
+    format_quantity,
+)
+from untrained.reports.contest_result import Contest
+
+
+def show_contest(contest: Contest) -> None:
+    """Print all entries of a contest, the winner marked, the verdict and whether the proxy helped."""
+    console = SafeConsole()
+    console.print(_make_contest_table(contest))
+    for entry in contest.entries:
+        if entry.error:
+            console.print_plain(f"network {entry.number} failed: {entry.error}")
+    console.print_plain(f"* {contest.verdict}")
+    for sentence in contest.sentences:
+        console.print_plain(sentence)
+    trainings = sum(len(entry.rounds) for entry in contest.entries)
+    console.print_plain(
+        f"the contest took {format_duration(contest.seconds)} for "
+        f"{format_count(trainings, 'training')} in {format_count(contest.rounds, 'round')}"
+    )
+
+
+def _make_contest_table(contest: Contest) -> Table:
+    count = format_count(len(contest.entries), "network")
+    table = Table(
+        title=f"The contest of {count} on {escape(contest.data)}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+    )
+    has_latency = any(entry.latency is not None for entry in contest.entries)
+    table.add_column("#", justify="right")
+    table.add_column("selected as", overflow="fold")
+    table.add_column("params", justify="right")
+    if has_latency:
+        table.add_column("latency", justify="right")
+    table.add_column("rate", justify="right")
+    table.add_column("epochs", justify="right")
+    table.add_column("val. accuracy", justify="right", no_wrap=True)
+    for entry in contest.entries:
+        mark = "* " if entry.number == contest.winner_number else ""
+        params = ""
+        if entry.params is not None:
+            params = format_quantity(entry.params)
+        cells = [f"{mark}{entry.number}", escape(entry.selection_text), params]
+        if has_latency:
+            latency = ""
+            if entry.latency is not None:
+                latency = format_limited_value("max_latency", entry.latency)
+            cells.append(latency)
+        cells += [f"{entry.rate:g}", str(entry.epochs), contest.format_accuracy(entry)]
+        table.add_row(*cells, style="bold" if mark else "")
+    return table

@@ -1,0 +1,313 @@
+"""The result of a contest: which of several networks is best after short trainings.
+
+`workflows/contest.py` runs the contest. The report and the terminal show the result.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from math import inf, sqrt
+from pathlib import Path
+from typing import Any
+
+from untrained.files import read_result_file, write_atomically
+from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_groups
+from untrained.runs.folder import RunFolder
+from untrained.runs.winner import CONTEST, is_confirmation_of
+
+# How an entry was selected, see `ContestEntry.selections`.
+BEST_PREFIX = "best by "
+DESIGN_PREFIX = "known design "
+LARGEST = "largest"
+RANDOM = "random"
+KNOWN_DESIGNS = "known designs"
+
+# Half-width of a 95 % interval in standard errors.
+_INTERVAL = 1.96
+# The groups that the networks selected by a proxy are compared with, in the words of a sentence.
+_OTHER_GROUPS = {
+    LARGEST: "the largest ones",
+    RANDOM: "random ones",
+    KNOWN_DESIGNS: "the known designs",
+}
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """The training of one network in one round.
+
+    Attributes:
+        epochs: Number of epochs of this round.
+        samples: Number of training samples.
+        seconds: Duration of the training.
+        accuracy: Fraction of the validation samples that are classified correctly after the round.
+        correct: One bit per validation sample, as hexadecimal digits: whether it is classified
+            correctly. Two networks are compared sample by sample.
+    """
+
+    epochs: int
+    samples: int
+    seconds: float
+    accuracy: float
+    correct: str = ""
+
+
+@dataclass(frozen=True)
+class ContestEntry:
+    """A network in a contest.
+
+    Attributes:
+        number: Number of the entry, from 1.
+        arch: The architecture.
+        selections: Why it takes part: `BEST_PREFIX` and the name of a proxy, `LARGEST`, `RANDOM`,
+            or `DESIGN_PREFIX` and the name of a known design ("known design ResNet-20").
+        rate: Highest learning rate of its trainings.
+        params: Number of parameters.
+        latency: Seconds for one sample, if latency is limited; else None.
+        rounds: The rounds that it has finished.
+        error: Why its training failed; empty if it did not.
+    """
+
+    number: int
+    arch: str
+    selections: tuple[str, ...]
+    rate: float
+    params: int | None = None
+    latency: float | None = None
+    rounds: tuple[RoundResult, ...] = ()
+    error: str = ""
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs of all rounds."""
+        return sum(result.epochs for result in self.rounds)
+
+    @property
+    def seconds(self) -> float:
+        """Training time of all rounds."""
+        return sum(result.seconds for result in self.rounds)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Validation accuracy after the last round; None if no round was finished."""
+        if not self.rounds:
+            return None
+        return self.rounds[-1].accuracy
+
+    @property
+    def selection_text(self) -> str:
+        """How it was selected, such as "ResNet-20 (known design), largest"."""
+        texts = []
+        for selection in self.selections:
+            if selection.startswith(DESIGN_PREFIX):
+                selection = f"{selection.removeprefix(DESIGN_PREFIX)} (known design)"
+            texts.append(selection)
+        return ", ".join(texts)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The result of a contest.
+
+    Attributes:
+        winner: The architecture of the winner.
+        winner_number: Number of the winning entry.
+        entries: All entries. Those that trained longer come first; of these, the more accurate.
+        tied: Numbers of the entries that the validation samples cannot distinguish from the most
+            accurate one, including that one.
+        rounds: Number of rounds.
+        train_samples: Number of training samples, which is at least that of every round.
+        val_samples: Number of validation samples.
+        recipe: What to type for the recipe.
+        data: Name of the data.
+        seconds: Duration of the contest.
+        ended: "finished", "time" or "interrupted".
+        search_key: Identity of the ranking that the entries come from.
+    """
+
+    winner: str
+    winner_number: int
+    entries: tuple[ContestEntry, ...]
+    tied: tuple[int, ...]
+    rounds: int
+    train_samples: int
+    val_samples: int
+    recipe: str
+    data: str
+    seconds: float
+    ended: str = "finished"
+    search_key: str = ""
+
+    @property
+    def winning_entry(self) -> ContestEntry:
+        """The entry of the winner."""
+        for entry in self.entries:
+            if entry.number == self.winner_number:
+                return entry
+        raise ValueError(f"there is no entry {self.winner_number}")
+
+    def compute_margin(self, entry: ContestEntry) -> float | None:
+        """Return the half-width of the 95 % interval of an entry's accuracy; None without one."""
+        if entry.accuracy is None:
+            return None
+        variance = entry.accuracy * (1 - entry.accuracy) / self.val_samples
+        return _INTERVAL * sqrt(variance)
+
+    def format_accuracy(self, entry: ContestEntry) -> str:
+        """Return the accuracy with its interval, such as "71.2 ± 3.9 %"; "failed" without one."""
+        margin = self.compute_margin(entry)
+        if entry.accuracy is None or margin is None:
+            return "failed"
+        return f"{100 * entry.accuracy:.1f} \u00b1 {100 * margin:.1f} %"
+
+    @property
+    def verdict(self) -> str:
+        """Which network wins, its accuracy and how sure the choice is."""
+        entry = self.winning_entry
+        text = (
+            f"Network {entry.number} wins: {entry.selection_text}. It classifies "
+            f"{self.format_accuracy(entry)} of {self.val_samples:,} validation samples correctly"
+        )
+        others = len(self.tied) - 1
+        if others == 0:
+            return f"{text}."
+        noun = "network is" if others == 1 else "networks are"
+        return (
+            f"{text}. {others} other {noun} within one standard error of the best; of these, the "
+            "smallest wins."
+        )
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Did the proxy help on these data? One sentence per group that it is compared with.
+
+        The results are those of the first round, in which all entries are trained for equal time.
+        """
+        groups = self._list_groups()
+        sentences = []
+        for name, group in groups.items():
+            if not name.startswith(BEST_PREFIX):
+                continue
+            for other_name, other_text in _OTHER_GROUPS.items():
+                other = groups.get(other_name)
+                if other is not None:
+                    sentences.append(_compare_in_words(group, other, other_text))
+        return tuple(sentences)
+
+    def _list_groups(self) -> dict[str, TrainedGroup]:
+        """Return the architectures by selection, with their accuracies after the first round."""
+        archs: dict[str, list[str]] = {}
+        results: dict[str, list[float]] = {}
+        compared: set[str] = set()
+        # An architecture that entered again with another learning rate counts once.
+        for entry in sorted(self.entries, key=lambda entry: entry.number):
+            if entry.arch in compared or not entry.rounds:
+                continue
+            compared.add(entry.arch)
+            for selection in entry.selections:
+                name = selection
+                if selection.startswith(DESIGN_PREFIX):
+                    name = KNOWN_DESIGNS
+                archs.setdefault(name, []).append(entry.arch)
+                results.setdefault(name, []).append(100 * entry.rounds[0].accuracy)
+        groups = {}
+        for name in archs:
+            groups[name] = TrainedGroup(name, "", tuple(archs[name]), tuple(results[name]))
+        return groups
+
+    def to_summary(self) -> dict[str, Any]:
+        """Return the contest as plain data for `--json`, without the results per sample."""
+        facts = asdict(self)
+        for row in facts["entries"]:
+            for result in row["rounds"]:
+                del result["correct"]
+        facts["verdict"] = self.verdict
+        facts["sentences"] = list(self.sentences)
+        return facts
+
+    def save(self, folder: Path) -> "Contest":
+        """Write `contest.json` into a run folder; return the contest itself."""
+        write_atomically(folder / CONTEST, json.dumps(asdict(self), indent=1) + "\n")
+        return self
+
+    @staticmethod
+    def read(run: RunFolder) -> "Contest | None":
+        """Read the contest of a run.
+
+        Returns:
+            The contest, or None if there is none or it belongs to an earlier ranking.
+
+        Raises:
+            UsageError: The file is damaged.
+        """
+        path = run.folder / CONTEST
+        if not path.is_file():
+            return None
+        with read_result_file(path) as facts:
+            if not is_confirmation_of(run, facts):
+                return None
+            facts["entries"] = tuple(read_entry(row) for row in facts["entries"])
+            facts["tied"] = tuple(facts["tied"])
+            contest = Contest(**facts)
+            _check_contest(contest)
+            return contest
+
+
+def _compare_in_words(group: TrainedGroup, other: TrainedGroup, other_text: str) -> str:
+    """Compare the networks that a proxy selected with another group, in one sentence."""
+    proxy = group.name.removeprefix(BEST_PREFIX)
+    if set(group.archs) == set(other.archs):
+        return f"The networks that {proxy} ranks highest are also {other_text}."
+    contrast = compare_groups(group, other)
+    direction = "more" if contrast.difference >= 0 else "less"
+    return (
+        f"After equal time, the networks that {proxy} ranks highest are "
+        f"{abs(contrast.difference):.1f} points {direction} accurate on average than {other_text} "
+        f"({_describe_certainty(contrast)})."
+    )
+
+
+def _describe_certainty(contrast: Contrast) -> str:
+    """Return the 95 % interval of a difference and whether it is significant."""
+    if contrast.low is None or contrast.high is None:
+        return "too few trainings for an interval"
+    interval = f"95 % interval {contrast.low:+.1f} to {contrast.high:+.1f}"
+    if contrast.low <= 0 <= contrast.high:
+        return f"{interval}: not significant with so few trainings"
+    return f"{interval}: significant"
+
+
+def _check_contest(contest: Contest) -> None:
+    """Check numbers that may come from a damaged file.
+
+    Raises:
+        ValueError: A number is impossible.
+        TypeError: A number is something else.
+    """
+    if not isinstance(contest.winner, str):
+        raise TypeError(f"its winner is {contest.winner!r}")
+    if contest.val_samples < 1:
+        raise ValueError(f"val_samples is {contest.val_samples}")
+    for entry in contest.entries:
+        sizes = [entry.rate, entry.params or 0, entry.latency or 0.0]
+        for result in entry.rounds:
+            sizes += [result.epochs, result.seconds]
+            if not 0 <= result.accuracy <= 1:
+                raise ValueError(f"the accuracy of entry {entry.number} is {result.accuracy}")
+        if not all(0 <= size < inf for size in sizes):
+            raise ValueError(f"a number of entry {entry.number} is impossible")
+        if not all(isinstance(text, str) for text in (entry.arch, entry.error, *entry.selections)):
+            raise TypeError(f"a text of entry {entry.number} is something else")
+    winner = contest.winning_entry
+    if winner.arch != contest.winner or winner.accuracy is None:
+        raise ValueError("its winner was not trained")
+
+
+def read_entry(row: dict[str, Any]) -> ContestEntry:
+    """Read an entry that was written as plain data.
+
+    Raises:
+        KeyError: A field is missing.
+        TypeError: A field is unknown.
+    """
+    rounds = tuple(RoundResult(**result) for result in row["rounds"])
+    return ContestEntry(**{**row, "selections": tuple(row["selections"]), "rounds": rounds})
