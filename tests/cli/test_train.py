@@ -52,7 +52,7 @@ def test_train_and_report_a_network_of_the_user(run_cli, project):
 def test_a_batch_larger_than_the_data_gives_a_warning_with_a_better_recipe(run_cli, project):
     (project / "net.py").write_text(NETWORK)
     command = make_train_command(project, epochs=1)
-    text = " ".join(run_cli(*command, "--run", "few")[1].split())
+    text = " ".join(run_cli(*command, "--recipe", "quick", "--run", "few")[1].split())
     pattern = r'warning: the batch size 64 is larger than the 42 training samples, .*; for more steps: --recipe "([^"]+)"'
     (better,) = re.findall(pattern, text)
     assert better == "quick(epochs=1,batch=8)"

@@ -43,7 +43,7 @@ def test_the_card_counts_what_can_be_used(tmp_path):
         "RGB 61, L 1",
     ):
         assert part in text
-    assert f'proposed: --recipe "quick(batch={card.batch})" to train' in text
+    assert f"training: --recipe photos takes batches of {card.batch} (" in text
 
 
 def test_many_classes_are_summarised_by_the_largest_and_the_smallest(tmp_path):
@@ -75,12 +75,14 @@ def test_the_proposed_size_is_the_nearest_common_size(side, size):
 @pytest.mark.parametrize(
     ("pictures", "size", "batch"),
     [
-        (100, 32, 8),  # at least 8, whatever the steps
-        (3199, 32, 32),  # 50 steps of 63.98: the next power of two below
-        (3200, 32, 64),
-        (10**6, 32, 256),  # at most 256
-        (10**6, 128, 256),  # 2**22 pixels
+        (20, 32, 8),  # at least 8, whatever the steps
+        (639, 32, 32),  # 10 steps of 63.9: the next power of two below
+        (640, 32, 64),
+        (10_000, 32, 64),
+        (10_001, 32, 128),
+        (10**6, 128, 128),  # 256 images have 2**22 pixels, but the batch is at most 128
         (10**6, 224, 64),  # 83.6 images have 2**22 pixels
+        (10**6, 384, 16),  # 28.4 images
     ],
 )
 def test_the_proposed_batch_gives_enough_steps_and_not_too_many_pixels(pictures, size, batch):

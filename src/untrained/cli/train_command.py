@@ -30,8 +30,8 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Recipe: quick, cifar, quick(rate=0.1), ...; see `untrained list recipes`.",
-            show_default="quick; ctr for tables",
+            help="Recipe: quick, photos, quick(rate=0.1), ...; see `untrained list recipes`.",
+            show_default="photos for your pictures; ctr for tables; else quick",
             rich_help_panel=WHAT,
         ),
     ] = None,

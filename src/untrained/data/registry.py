@@ -106,6 +106,12 @@ def load_data(data: object, like: Task, root: str | Path | None = None) -> DataS
     return _open_named_data(data, like, find_data_root(root))
 
 
+def belongs_to_user(data: str) -> bool:
+    """Whether the name of data, such as "folder:./photos", stands for the user's own data."""
+    kind_name = data.partition(":")[0]
+    return kind_name in SOURCES and SOURCES[kind_name].belongs_to_user
+
+
 def _open_named_data(name: str, like: Task, root: Path) -> DataSource:
     parse_path(name, "data")
     if not like.input_shape or any(side < 1 for side in like.input_shape):

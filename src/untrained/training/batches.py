@@ -24,6 +24,7 @@ from untrained.training.augment import (
     shift_images,
 )
 from untrained.training.recipes import Recipe
+from untrained.training.trivial_augment import augment_trivially
 from untrained.types import Batch, Task
 
 # Fraction of the free memory of a GPU that images may occupy.
@@ -111,6 +112,8 @@ class BatchLoader:
             images = shift_images(images, recipe.crop, generator)
         if recipe.flip:
             images = flip_images(images, generator)
+        if recipe.augment == "trivial":
+            images = augment_trivially(images, generator)
         pixels = self.part.normalise(images)
         if recipe.cutout:
             pixels = cut_out_squares(pixels, recipe.cutout, generator)

@@ -33,6 +33,7 @@ def evaluate_training(
     parts: Mapping[str, Part],
     class_names: tuple[str, ...],
     command: str,
+    notes: tuple[str, ...],
     folder: Path,
 ) -> TrainingResult:
     """Load the best weights into the network and evaluate them on the test part.
@@ -44,6 +45,7 @@ def evaluate_training(
         parts: Train, validation and test part.
         class_names: Names of the classes; empty if the data have none.
         command: What to type to repeat the training.
+        notes: What was decided from the data, one sentence each.
         folder: Folder of the training.
 
     Returns:
@@ -85,6 +87,7 @@ def evaluate_training(
         seconds=training.seconds,
         samples_per_second=samples_per_second,
         command=command,
+        notes=notes,
         versions=read_versions(),
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         folder=str(folder),

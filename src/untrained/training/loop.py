@@ -12,6 +12,7 @@ from untrained.data import DataSource
 from untrained.data.parts import TRAIN, VAL, Part
 from untrained.probe.guard import seed_torch
 from untrained.seeds import derive_seed
+from untrained.training.adaptation import adapt_recipe
 from untrained.training.batches import BatchLoader
 from untrained.training.checkpoint import (
     BestWeights,
@@ -73,7 +74,8 @@ class Training:
         Args:
             model: The network, on the device of the process.
             source: The data, for the task and a sample batch.
-            recipe: How to train.
+            recipe: How to train. Options that depend on the data are set here if the caller has not
+                done so.
             parts: The train and the validation part. They may be smaller than those of `source`.
             process: This process, which trains alone or with others.
             seed: Seed of order, augmentation and dropout.
@@ -85,6 +87,7 @@ class Training:
         """
         self.model = model
         self.select = select
+        recipe = adapt_recipe(recipe, source)
         self.recipe = recipe
         self.process = process
         self.seed = seed

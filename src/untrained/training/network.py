@@ -144,13 +144,13 @@ def has_overlapping_pools(model: nn.Module, inputs: Tensor) -> bool:
 def choose_memory_format(model: nn.Module, batch: Batch) -> torch.memory_format:
     """Return the memory format of images: channels last, which is faster on a GPU and on a CPU.
 
-    Networks with overlapping average pooling are an exception, because torch computes their
-    gradients wrongly with channels last on a GPU (dev/LOG.md). They train in the same format on
-    every device.
+    Networks with overlapping average pooling are an exception on a GPU, where torch computes their
+    gradients wrongly with channels last (dev/LOG.md).
     """
-    if batch.inputs.device.type not in ("cuda", "cpu") or batch.inputs.ndim != 4:
+    device_type = batch.inputs.device.type
+    if device_type not in ("cuda", "cpu") or batch.inputs.ndim != 4:
         return torch.contiguous_format
-    if has_overlapping_pools(model, batch.inputs):
+    if device_type == "cuda" and has_overlapping_pools(model, batch.inputs):
         return torch.contiguous_format
     return torch.channels_last
 

@@ -6,19 +6,20 @@ rows are converted to numbers.
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from untrained.data.pictures.card import propose_batch_size
 from untrained.errors import UsageError
 from untrained.files import find_free_folder, read_result_file, use_run_folder, write_atomically
-from untrained.training.recipes import format_recipe
+from untrained.training.recipes import Recipe, format_recipe
 
 if TYPE_CHECKING:
     from torch import nn
 
 TRAINING_FILE = "train.json"
+_RECIPE_DEFAULTS = {field.name: field.default for field in fields(Recipe)}
 
 
 class AnotherTrainingError(UsageError):
@@ -72,7 +73,8 @@ class TrainingKey:
         former_fields = former._flatten()
         differences = []
         for name, value in self._flatten().items():
-            former_value = former_fields.get(name)
+            # Options that did not exist when the training was saved have their default values.
+            former_value = former_fields.get(name, _RECIPE_DEFAULTS.get(name))
             # The same network can be named in several ways.
             if name == "what" or value == former_value:
                 continue
@@ -128,6 +130,7 @@ class TrainingResult:
             as a data URL.
         auc: Area under the ROC curve; None for classes, or if all labels are equal.
         normalised_entropy: Log loss relative to that of the mean click rate.
+        notes: What was decided from the data, one sentence each.
         folder: The folder of the training.
         model: The network with the best weights, in evaluation mode; None if read from a file.
     """
@@ -154,6 +157,7 @@ class TrainingResult:
     mistakes: list[dict[str, Any]] = field(default_factory=list)
     auc: float | None = None
     normalised_entropy: float | None = None
+    notes: tuple[str, ...] = ()
     folder: str = ""
     model: "nn.Module | None" = field(default=None, compare=False)
 
@@ -210,5 +214,6 @@ class TrainingResult:
             content["key"] = TrainingKey(**content["key"])
             content["curve"] = tuple(content["curve"])
             content["classes"] = tuple(content["classes"])
+            content["notes"] = tuple(content.get("notes", ()))
             content["folder"] = str(folder)
             return TrainingResult(**content)

@@ -19,7 +19,9 @@ from typing import Any
 from torch import nn
 
 from untrained.command_text import format_options
-from untrained.data.parts import TEST, TRAIN, VAL, Part, fingerprint_samples
+from untrained.data.mirror import describe_mirroring
+from untrained.data.parts import TEST, TRAIN, VAL, ImagePart, Part, fingerprint_samples
+from untrained.data.registry import belongs_to_user
 from untrained.errors import Interrupted, UsageError
 from untrained.files import remove_partial_writes
 from untrained.identity import read_torch_version
@@ -35,6 +37,7 @@ from untrained.quantities import (
     parse_shape,
 )
 from untrained.spaces import Space
+from untrained.training.adaptation import adapt_recipe
 from untrained.training.checkpoint import (
     CHECKPOINT_FILE,
     WEIGHTS_FILE,
@@ -96,8 +99,8 @@ def train(
         data: Data to train on, such as "digits" or "folder:./photos". The default is the data of
             the run.
         recipe: A recipe, with options in brackets: "quick(epochs=5,rate=0.05)". The default is the
-            recipe of the earlier training of the run if there is one, else "ctr" for clicks and
-            "quick" for everything else.
+            recipe of the earlier training of the run if there is one, else "ctr" for clicks,
+            "photos" for pictures of your own and "quick" for everything else.
         space: The space of an architecture.
         epochs: Number of epochs, instead of that of the recipe.
         run: Folder of the training. The default is the run folder, or a new one below `runs`. If
@@ -144,7 +147,7 @@ def train(
         time_limit = parse_duration(time)
     process = make_training_process(device)
     recipe_text = recipe or _read_former_recipe(network)
-    # Clicks have another default recipe, but the task is known only after the data are loaded.
+    # The default recipe depends on the task, which is known only after the data are loaded.
     loaded_recipe = _load_recipe(recipe_text or "quick", epochs)
     if device == ACCELERATE and (time or patience):
         # Each process has its own clock and its own running statistics.
@@ -155,11 +158,16 @@ def train(
         network, space, data, loaded_recipe, input_shape, process.device, data_root
     )
     if recipe_text is None:
-        default_recipe = get_default_recipe_name(subject.source.task)
+        default_recipe = get_default_recipe_name(subject.source.task, belongs_to_user(subject.data))
         loaded_recipe = _load_recipe(default_recipe, epochs)
     if seed is None:
         seed = subject.seed
     parts = _load_parts(subject)
+    notes = []
+    is_flip_decided = "flip" in loaded_recipe.from_data
+    loaded_recipe = adapt_recipe(loaded_recipe, subject.source)
+    if is_flip_decided and isinstance(parts[TRAIN], ImagePart):
+        notes.append(describe_mirroring(loaded_recipe.flip))
     key = TrainingKey(
         what=subject.name,
         space=subject.space,
@@ -221,6 +229,7 @@ def train(
             parts,
             class_names=tuple(subject.source.classes),
             command=_format_command(key, loaded_recipe, folder),
+            notes=tuple(notes),
             folder=folder,
         )
     if process.writes_files:

@@ -18,7 +18,8 @@ from typing import Any
 
 from torch import nn
 
-from untrained.data import SOURCES, DataSource
+from untrained.data import DataSource
+from untrained.data.registry import belongs_to_user
 from untrained.errors import UsageError
 from untrained.identity import fingerprint_module
 from untrained.names import UserCodeError, fingerprint_user_code, is_reference, parse_call
@@ -96,8 +97,7 @@ class TrainingSubject:
         parts = [f"{self.space} {self.arch}"]
         if code:
             parts.append(code)
-        source_name = self.data.partition(":")[0]
-        if source_name in SOURCES and SOURCES[source_name].belongs_to_user:
+        if belongs_to_user(self.data):
             parts.append(samples)
         digest = sha256("\n".join(parts).encode()).hexdigest()[:8]
         network_name = self.arch

@@ -73,6 +73,8 @@ def show_training_result(result: TrainingResult, page: Path) -> None:
         console.print_plain("stopped early: --time was reached; the same command resumes")
     elif result.ended != "epochs":
         console.print_plain("stopped early: the validation result no longer improved")
+    for note in result.notes:
+        console.print_plain(note)
     if result.warning:
         console.print_plain(f"warning: {result.warning}")
     console.print_plain(f"training took {_format_cost(result)}")

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from statistics import median
 
+from untrained.data.mirror import describe_mirroring
 from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.data.pictures.cache import DecodingSummary
 from untrained.data.pictures.listing import PART_NAMES, Listing
@@ -11,7 +12,8 @@ from untrained.formatting import format_count
 
 _USUAL_SIZES = (32, 48, 64, 96, 128, 160, 192, 224)
 _MAX_CLASSES_SHOWN = 12
-_MIN_STEPS = 50  # per epoch
+_MIN_STEPS = 10  # per epoch
+_MANY_PICTURES = 10_000  # from here on, batches of 128 leave enough steps per epoch
 _MAX_PIXELS = 2**22  # per batch
 _PURPOSES = {TRAIN: "for training", VAL: "for validation", TEST: "for testing"}
 
@@ -32,8 +34,9 @@ class PictureCard:
         shown: Height and width of the network input.
         input_size: Proposed input size.
         input_size_because: Reason for the proposal.
-        batch: Proposed batch size.
-        batch_because: Reason for the proposal.
+        batch: Batch size of the recipe `photos`.
+        batch_because: Reason for the batch size.
+        mirrored: Whether that recipe mirrors pictures.
         problems: Files that the user should look at, with the reason.
     """
 
@@ -50,6 +53,7 @@ class PictureCard:
     input_size_because: str
     batch: int
     batch_because: str
+    mirrored: bool
     problems: tuple[tuple[str, str], ...]
 
     def lines(self) -> list[str]:
@@ -71,7 +75,8 @@ class PictureCard:
             f"network input {width}x{height}: pictures are scaled to cover it and cropped around "
             "their centre",
             f"proposed: --input-size {self.input_size} ({self.input_size_because})",
-            f'proposed: --recipe "quick(batch={self.batch})" to train ({self.batch_because})',
+            f"training: --recipe photos takes batches of {self.batch} ({self.batch_because})",
+            f"training: {describe_mirroring(self.mirrored)}",
         ]
         return lines
 
@@ -80,7 +85,7 @@ class PictureCard:
 
 
 def make_picture_card(
-    listing: Listing, facts: DecodingSummary, shape: tuple[int, ...]
+    listing: Listing, facts: DecodingSummary, shape: tuple[int, ...], mirrored: bool
 ) -> PictureCard:
     """Make the card of pictures that were decoded for networks.
 
@@ -88,6 +93,7 @@ def make_picture_card(
         listing: The pictures.
         facts: Facts about the decoded pictures.
         shape: Channels, height and width of the input of networks.
+        mirrored: Whether pictures may be mirrored in training.
     """
     files = listing.list_readable_files(facts.unreadable)
     class_counts = Counter(file.label for file in files)
@@ -101,7 +107,7 @@ def make_picture_card(
     if shorter_side > _USUAL_SIZES[-1]:
         input_size_because += f"; {_USUAL_SIZES[-1]} is the largest proposal"
     train_count = part_counts[TRAIN]
-    batch = propose_batch_size(train_count, input_size)
+    batch = propose_batch_size(train_count, min(shape[1:]))
     steps = format_count(-(-train_count // batch), "step")
 
     problems = list(listing.problems)
@@ -121,6 +127,7 @@ def make_picture_card(
         input_size_because=input_size_because,
         batch=batch,
         batch_because=f"{steps} in a pass over {format_count(train_count, 'picture')}",
+        mirrored=mirrored,
         problems=tuple(sorted(problems)),
     )
 
@@ -131,13 +138,16 @@ def propose_input_size(side: float) -> int:
 
 
 def propose_batch_size(pictures: int, input_size: int) -> int:
-    """Propose a power of two from 8 to 256: many steps per epoch, and not too many pixels at once.
+    """Propose a batch size: 64, or 128 for more than 10,000 pictures.
+
+    It is smaller, down to 8, if an epoch would have less than ten steps or a batch too many pixels.
 
     Args:
         pictures: Number of training pictures.
         input_size: Height and width of the input of networks.
     """
-    largest = min(256, pictures / _MIN_STEPS, _MAX_PIXELS / input_size**2)
+    usual = 128 if pictures > _MANY_PICTURES else 64
+    largest = min(usual, pictures / _MIN_STEPS, _MAX_PIXELS / input_size**2)
     # The largest power of two that is not above it.
     power_of_two = 1 << int(largest).bit_length() >> 1
     return max(8, power_of_two)

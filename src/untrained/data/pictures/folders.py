@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from untrained.data.images import compute_channel_statistics, make_image_task
-from untrained.data.parts import ImagePart, Parts
+from untrained.data.mirror import may_be_mirrored
+from untrained.data.parts import TRAIN, ImagePart, Parts
 from untrained.data.pictures.cache import DecodingSummary, load_pictures
 from untrained.data.pictures.card import PictureCard, make_picture_card
 from untrained.data.pictures.listing import PART_NAMES, Listing, list_csv, list_folder
@@ -77,8 +78,10 @@ def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:
         return parts
 
     def make_card() -> PictureCard:
-        _, facts = open_pictures()
-        return make_picture_card(listing, facts, task.input_shape)
+        parts, facts = open_pictures()
+        train_part = parts[TRAIN]
+        mirrored = may_be_mirrored(train_part.images, train_part.labels)
+        return make_picture_card(listing, facts, task.input_shape, mirrored)
 
     return DataSource(task, draw, open_parts, listing.classes, make_card)
 
