@@ -1,11 +1,17 @@
 """The default space of a search depends on the data, and the run folder holds its name."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+from PIL import Image
 
 from untrained import search
 from untrained.cli.app import main
+from untrained.cli.terminal.data_card import show_card_summary
 from untrained.config import SearchConfig
 from untrained.data import SOURCES
+from untrained.data.pictures.card import limit_input_size
 from untrained.runs.folder import RunFolder
 from untrained.workflows.search_setup import choose_space, prepare_search
 
@@ -55,3 +61,58 @@ def test_the_help_names_the_default_spaces(monkeypatch, capsys):
         main()
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "convnet on your own pictures, nasrec_small on tables" in text
+
+
+# ----------------------------------------------------------------------------------- input size
+
+
+def write_pictures(folder: Path, side: int) -> str:
+    """Write twelve pictures of two classes, twice as wide as high, and return the data's name."""
+    for label in ("cat", "dog"):
+        (folder / label).mkdir(parents=True)
+        for number in range(6):
+            image = Image.new("RGB", (2 * side, side), (number, 0, 0))
+            image.save(folder / label / f"{number}.png")
+    (folder / "cat" / "broken.png").write_bytes(b"no picture")
+    return f"folder:{folder}"
+
+
+def write_npz(path: Path, side: int) -> str:
+    images = np.zeros((12, side, side, 3), dtype=np.uint8)
+    np.savez(path, x=images, y=np.arange(12) % 2)
+    return f"npz:{path}"
+
+
+@pytest.mark.parametrize(("side", "input_size"), [(16, 32), (30, 32), (64, 64), (100, 96)])
+def test_networks_of_the_default_space_see_the_proposed_size(tmp_path, side, input_size):
+    names = [write_pictures(tmp_path / "mine", side), write_npz(tmp_path / "mine.npz", side)]
+    for name in names:
+        setup = prepare_search(SearchConfig(proxy="params", data=name, data_root=tmp_path))
+        assert setup.source.task.input_shape == (3, input_size, input_size)
+        # The default size of the space is not a setting of the run.
+        assert setup.config.input_size == (None if input_size == 32 else input_size)
+
+
+def test_a_size_or_a_space_of_the_user_decides(tmp_path):
+    name = write_pictures(tmp_path / "mine", 64)
+    own_size = prepare_search(SearchConfig(proxy="params", data=name, input_size=48))
+    assert own_size.source.task.input_shape == (3, 48, 48)
+    own_space = prepare_search(SearchConfig("convnet", "params", data=name))
+    assert own_space.source.task.input_shape == (3, 32, 32)
+
+
+def test_many_large_pictures_are_proposed_smaller():
+    """3 x 224^2 bytes each: 28,532 pictures fit into 4 GiB, 28,533 do not."""
+    most = 2**32 // (3 * 224**2)
+    assert limit_input_size(224, most) == 224
+    assert limit_input_size(224, most + 1) == 192
+    assert limit_input_size(224, 10**9) == 32
+    assert limit_input_size(48, 100) == 48
+
+
+def test_the_size_of_arrays_is_said_in_one_line(tmp_path, capsys):
+    source = prepare_search(
+        SearchConfig(proxy="params", data=write_npz(tmp_path / "mine.npz", 64))
+    ).source
+    show_card_summary(source)
+    assert capsys.readouterr().err == "network input 64x64; --input-size changes it\n"

@@ -4,6 +4,7 @@ Archives are read without pickles, so that a file from the internet cannot run c
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 
 from untrained.data.images import LabelledImages, make_image_source, make_image_task
 from untrained.data.parts import TEST, TRAIN, VAL
+from untrained.data.pictures.card import limit_input_size, propose_input_size
 from untrained.data.registry import register_source
 from untrained.data.source import DataSource
 from untrained.errors import MAX_NAMES_SHOWN, UsageError
@@ -40,7 +42,11 @@ def npz(argument: str, like: Task, root: Path) -> DataSource:
     parts = read_npz(path)
     largest_label = max(int(labels.max()) for _, labels in parts.values())
     task = make_image_task(f"npz:{path.name}", like, largest_label + 1)
-    return make_source_from_parts(parts, task)
+    source = make_source_from_parts(parts, task)
+    images, _ = parts[TRAIN]
+    proposed_side = propose_input_size(min(images.shape[1:3]))
+    limited_side = limit_input_size(proposed_side, len(images))
+    return replace(source, propose_side=lambda: limited_side)
 
 
 def make_source_from_parts(

@@ -57,6 +57,8 @@ class DataSource:
         classes: Names of the classes; empty if they have no names.
         card: Function that inspects the user's own data; None for other data.
         schema: How rows of a table are encoded as numbers; None for other data.
+        propose_side: Function that proposes the side of square images for networks that take any
+            size; None for data without a proposal.
     """
 
     task: Task
@@ -65,6 +67,7 @@ class DataSource:
     classes: tuple[str, ...] = ()
     card: Callable[[], Card] | None = None
     schema: "Schema | None" = None
+    propose_side: Callable[[], int] | None = None
 
     @cached_property
     def parts(self) -> Parts:

@@ -20,10 +20,13 @@ def show_card(card: Card) -> None:
 
 def show_card_summary(source: DataSource) -> None:
     """Print the card of the user's own data and its first problems on the error stream."""
+    console = SafeConsole(stderr=True)
     if source.card is None:
+        if source.propose_side is not None:
+            _, height, width = source.task.input_shape
+            _print_lines(console, [f"network input {width}x{height}; --input-size changes it"])
         return
     card = source.card()
-    console = SafeConsole(stderr=True)
     _print_lines(console, card.lines())
     _print_problems(console, card.problems[:PROBLEMS_IN_SUMMARY])
     hidden = len(card.problems) - PROBLEMS_IN_SUMMARY

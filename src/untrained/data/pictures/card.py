@@ -15,6 +15,7 @@ _MAX_CLASSES_SHOWN = 12
 _MIN_STEPS = 10  # per epoch
 _MANY_PICTURES = 10_000  # from here on, batches of 128 leave enough steps per epoch
 _MAX_PIXELS = 2**22  # per batch
+_MAX_BYTES = 2**32  # of all pictures, for an input size that nobody asked for
 _PURPOSES = {TRAIN: "for training", VAL: "for validation", TEST: "for testing"}
 
 
@@ -135,6 +136,20 @@ def make_picture_card(
 def propose_input_size(side: float) -> int:
     """Return the usual input size that is nearest to the shorter side of pictures, as a ratio."""
     return min(_USUAL_SIZES, key=lambda size: max(size / side, side / size))
+
+
+def limit_input_size(input_size: int, pictures: int) -> int:
+    """Return an input size, or the largest smaller one at which all pictures fit into memory.
+
+    Args:
+        input_size: One of the usual sizes.
+        pictures: Number of pictures.
+    """
+    allowed_sizes = [_USUAL_SIZES[0]]
+    for size in _USUAL_SIZES:
+        if size <= input_size and 3 * size**2 * pictures <= _MAX_BYTES:
+            allowed_sizes.append(size)
+    return allowed_sizes[-1]
 
 
 def propose_batch_size(pictures: int, input_size: int) -> int:

@@ -12,8 +12,19 @@ from untrained.data.images import compute_channel_statistics, make_image_task
 from untrained.data.mirror import may_be_mirrored
 from untrained.data.parts import TRAIN, ImagePart, Parts
 from untrained.data.pictures.cache import DecodingSummary, load_pictures
-from untrained.data.pictures.card import PictureCard, make_picture_card
-from untrained.data.pictures.listing import PART_NAMES, Listing, list_csv, list_folder
+from untrained.data.pictures.card import (
+    PictureCard,
+    limit_input_size,
+    make_picture_card,
+    propose_input_size,
+)
+from untrained.data.pictures.listing import (
+    PART_NAMES,
+    Listing,
+    list_csv,
+    list_folder,
+    measure_shorter_side,
+)
 from untrained.data.registry import register_source
 from untrained.data.source import DataSource
 from untrained.errors import UsageError
@@ -83,7 +94,13 @@ def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:
         mirrored = may_be_mirrored(train_part.images, train_part.labels)
         return make_picture_card(listing, facts, task.input_shape, mirrored)
 
-    return DataSource(task, draw, open_parts, listing.classes, make_card)
+    def propose_side() -> int:
+        shorter_side = measure_shorter_side(listing)
+        if shorter_side is None:
+            return task.input_shape[-1]
+        return limit_input_size(propose_input_size(shorter_side), len(listing.files))
+
+    return DataSource(task, draw, open_parts, listing.classes, make_card, propose_side=propose_side)
 
 
 def _split_pictures(

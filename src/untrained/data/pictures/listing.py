@@ -7,10 +7,12 @@ class to another part, and hardly any of the same class.
 
 import csv
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from PIL import Image
 
@@ -30,6 +32,8 @@ PART_NAMES = {
 _PATH_COLUMNS = ("path", "file", "filename", "image")
 _LABEL_COLUMNS = ("label", "class", "target")
 _SPLIT_COLUMNS = ("split", "part", "set")
+# Number of pictures, spread over all of them, whose size is measured.
+_MEASURED_FILES = 200
 _HIDDEN = "hidden, so not used"
 _LINK_OUT_OF_FOLDER = "not used: a link out of the folder, which is not followed"
 
@@ -77,6 +81,29 @@ class Listing:
             if index not in unreadable_indices:
                 files.append(file)
         return files
+
+
+def measure_shorter_side(listing: Listing) -> float | None:
+    """Return the median length of the shorter sides of some pictures, which are not decoded.
+
+    Returns:
+        The length in pixels; None if no picture could be opened.
+    """
+    step = max(1, len(listing.files) // _MEASURED_FILES)
+    sides = []
+    with warnings.catch_warnings():
+        # Problems with pictures are listed on the card, so warnings are not shown here.
+        warnings.simplefilter("ignore")
+        for file in listing.files[::step]:
+            try:
+                with file.open() as image:
+                    sides.append(min(image.size))
+            except Exception:
+                # The readers of a dozen formats raise many types of errors on damaged files.
+                continue
+    if not sides:
+        return None
+    return median(sides)
 
 
 def make_listing(title: str, files: Sequence[ImageFile], problems: Problems) -> Listing:
