@@ -8,8 +8,15 @@ accel, which has its accuracies with it. Every scheme turns scores into percenti
 of a family, transforms them, and adds them with weights that come from the same scores. Accuracies
 only judge the result. A network that is disconnected ranks last. The figures are the rank correlation
 per family (mean over its data sets), the mean over families, the smallest difference to FLOPs, and
-the correlation at equal size. The last table drops one member after the other, and the one before
+the correlation at equal size. The third table drops one member after the other, and the one before
 shows how large a reference sample must be.
+
+Leave one family out: the scheme with the best mean over the other families is judged on the family
+that was left out, with bootstrap intervals over its networks. The last table is about `consensus` as
+the package has it, on reference samples of 64: how far its members agree, how much size explains, how
+well it ranks, and how often the order of two networks is right if drawing the members again hardly
+changes it ("told apart") and if it does. The lines after it are those of
+`src/untrained/runs/benchmark_families.py`.
 """
 
 import argparse
@@ -22,6 +29,7 @@ import pandas as pd
 from scipy.stats import norm, rankdata, spearmanr
 
 from untrained.benchmarks import open_table
+from untrained.proxies.consensus import ANCHOR, REFERENCE_SIZE, SIZE_MEMBERS, Consensus
 
 MEMBERS = (
     "flops",
@@ -62,10 +70,14 @@ def weigh_equally(scores: pd.DataFrame) -> dict[str, float]:
 
 
 def weigh_by_anchors(*anchors: str) -> Weights:
-    """Return weights by the mean rank correlation with some members; negative ones are 0."""
+    """Return weights by the mean rank correlation with some members; negative ones are 0.
+
+    An anchor that is not a member is ignored.
+    """
 
     def weigh(scores: pd.DataFrame) -> dict[str, float]:
-        agreement = correlate(scores)[list(anchors)].mean(axis=1)
+        available = [anchor for anchor in anchors if anchor in scores]
+        agreement = correlate(scores)[available].mean(axis=1)
         return {name: max(0.0, float(agreement[name])) for name in scores.columns}
 
     return weigh
@@ -216,6 +228,232 @@ def judge_scheme(
     return results
 
 
+# ----------------------------------------------------------------------- leave one family out
+
+BOOTSTRAPS = 1000
+NAMES = {
+    "nb201": "NAS-Bench-201",
+    "nb101": "NAS-Bench-101",
+    "nb301": "NAS-Bench-301",
+    "transnas": "TransNAS-Bench-101",
+    "accel": "Accel-NASBench",
+}
+
+
+def list_member_sets() -> dict[str, tuple[str, ...]]:
+    """All eight members, and all but one; the anchor stays."""
+    member_sets: dict[str, tuple[str, ...]] = {"all members": MEMBERS}
+    for left_out in MEMBERS[1:]:
+        members = tuple(member for member in MEMBERS if member != left_out)
+        member_sets[f"without {left_out}"] = members
+    return member_sets
+
+
+def combine_all_schemes(family: Family) -> dict[str, Floats]:
+    """Return the combined scores of a family by every scheme, transform and set of members."""
+    combinations = {}
+    for set_label, members in list_member_sets().items():
+        scores = family.scores[list(members)]
+        for transform in TRANSFORMS:
+            for label, weigh in SCHEMES.items():
+                combined = combine(scores, weigh, transform, scores)
+                combined[family.is_disconnected] = combined.min() - 1
+                combinations[f"{transform}, {label}, {set_label}"] = combined
+    return combinations
+
+
+def bootstrap_correlations(family: Family, columns: Sequence[Floats]) -> Floats:
+    """Return the rank correlations of columns of scores on resampled networks, mean over metrics.
+
+    Returns:
+        One row per resample and one column per column of scores.
+    """
+    rng = np.random.default_rng(0)
+    count = len(family.scores)
+    rows = []
+    for _ in range(BOOTSTRAPS):
+        indices = rng.integers(count, size=count)
+        row = []
+        for column in columns:
+            ranks = rankdata(column[indices])
+            correlations = []
+            for metric in family.truths:
+                truth_ranks = rankdata(family.truths[metric].to_numpy()[indices])
+                correlations.append(float(np.corrcoef(ranks, truth_ranks)[0, 1]))
+            row.append(fmean(correlations))
+        rows.append(row)
+    return np.array(rows)
+
+
+def format_interval(values: Floats, sign: str = "") -> str:
+    low, high = np.quantile(values, [0.025, 0.975])
+    return f"({low:{sign}.2f} to {high:{sign}.2f})"
+
+
+def leave_families_out(families: Mapping[str, Family]) -> None:
+    """Print what the best scheme of the other families achieves on each family."""
+    default = "log, anchor flops, duplicates once, without zico"
+    combined = {name: combine_all_schemes(family) for name, family in families.items()}
+    correlations: dict[str, dict[str, float]] = {}
+    for name, family in families.items():
+        correlations[name] = {}
+        for label, column in combined[name].items():
+            correlations[name][label] = family.judge(column)[0]
+    print(
+        "\n| left out | scheme that is best on the others | Spearman (95 %) | minus FLOPs (95 %) | "
+        "minus the default (95 %) |\n|---|---|---|---|---|"
+    )
+    labels = list(next(iter(combined.values())))
+    chosen_correlations = []
+    default_correlations = []
+    for name, family in families.items():
+        others = [other for other in families if other != name]
+        means = {label: fmean(correlations[o][label] for o in others) for label in labels}
+        best = max(means, key=lambda label: means[label])
+        columns = [combined[name][best], family.scores["flops"].to_numpy(), combined[name][default]]
+        resampled = bootstrap_correlations(family, columns)
+        values = [family.judge(column)[0] for column in columns]
+        chosen_correlations.append(values[0])
+        default_correlations.append(values[2])
+        cells = [
+            name,
+            best,
+            f"{values[0]:.2f} {format_interval(resampled[:, 0])}",
+            f"{values[0] - values[1]:+.2f} "
+            f"{format_interval(resampled[:, 0] - resampled[:, 1], '+')}",
+            f"{values[0] - values[2]:+.3f} "
+            f"{format_interval(resampled[:, 0] - resampled[:, 2], '+')}",
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
+    print(
+        f"\nMean over the families that were left out: {fmean(chosen_correlations):.3f}; "
+        f"the default {default!r} has {fmean(default_correlations):.3f} on the same families. "
+        f"{len(labels)} schemes were compared."
+    )
+
+
+# --------------------------------------------------------------------------------- agreement
+
+
+def score_networks(consensus: Consensus, family: Family, members: Sequence[str]) -> Floats:
+    """Score a family by the consensus of the package; a network without a score ranks last."""
+    column = []
+    for row, is_disconnected in zip(
+        list_scores(family, members), family.is_disconnected, strict=True
+    ):
+        score = consensus.score(row)
+        if score is None or is_disconnected:
+            score = -1.0
+        column.append(score)
+    return np.array(column)
+
+
+def list_scores(family: Family, members: Sequence[str]) -> list[dict[str, float]]:
+    rows = []
+    for row in family.scores[list(members)].to_dict("records"):
+        rows.append({str(name): float(value) for name, value in row.items() if value == value})
+    return rows
+
+
+def judge_pairs(
+    family: Family,
+    consensus: Consensus,
+    members: Sequence[str],
+    rng: np.random.Generator,
+    count: int = 60,
+) -> tuple[list[bool], list[bool]]:
+    """Compare the order of pairs of networks with their accuracies.
+
+    Returns:
+        For pairs that the members tell apart, and for the others, whether the order is right.
+    """
+    scores = score_networks(consensus, family, members)
+    scored = np.flatnonzero(scores >= 0)
+    indices = rng.choice(scored, min(count, len(scored)), replace=False)
+    rows = list_scores(family, members)
+    resampled = consensus.resample_members([rows[index] for index in indices])
+    told_apart = []
+    others = []
+    for metric in family.truths:
+        truth = family.truths[metric].to_numpy()
+        for i in range(len(indices)):
+            for j in range(i):
+                better = i
+                worse = j
+                if scores[indices[i]] < scores[indices[j]]:
+                    better = j
+                    worse = i
+                difference = truth[indices[better]] - truth[indices[worse]]
+                if difference == 0:
+                    continue
+                changes = float(np.mean(resampled[:, worse] >= resampled[:, better]))
+                if changes > 0.025:
+                    others.append(bool(difference > 0))
+                else:
+                    told_apart.append(bool(difference > 0))
+    return told_apart, others
+
+
+def describe_agreement(families: Mapping[str, Family], repeats: int) -> None:
+    """Print agreement, share of size and quality of `consensus` per family."""
+    members = [member for member in MEMBERS if member != "zico"]
+    heads = [
+        "family",
+        "agreement",
+        "explained by size",
+        "Spearman",
+        "of FLOPs",
+        "at equal size",
+        "pairs told apart",
+        "their order is right",
+        "order of the others is right",
+    ]
+    print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    lines = []
+    for name, family in families.items():
+        rng = np.random.default_rng(0)
+        agreements = []
+        shares = []
+        correlations = []
+        controlled = []
+        told_apart: list[bool] = []
+        others: list[bool] = []
+        for _ in range(repeats):
+            indices = rng.choice(len(family.scores), REFERENCE_SIZE, replace=False)
+            reference = {member: family.scores[member].to_numpy()[indices] for member in members}
+            consensus = Consensus.fit(reference, ANCHOR, SIZE_MEMBERS)
+            assert consensus.agreement is not None
+            assert consensus.explained_by_size is not None
+            agreements.append(consensus.agreement)
+            shares.append(consensus.explained_by_size)
+            correlation, at_equal_size = family.judge(score_networks(consensus, family, members))
+            correlations.append(correlation)
+            controlled.append(at_equal_size)
+            pairs = judge_pairs(family, consensus, members, rng)
+            told_apart += pairs[0]
+            others += pairs[1]
+        flops = family.judge(family.scores["flops"].to_numpy())[0]
+        cells = [
+            name,
+            f"{fmean(agreements):.2f}",
+            f"{fmean(shares):.0%}",
+            f"{fmean(correlations):.2f}",
+            f"{flops:.2f}",
+            f"{fmean(controlled):.2f}",
+            f"{len(told_apart) / (len(told_apart) + len(others)):.0%}",
+            f"{fmean(told_apart):.0%}",
+            f"{fmean(others):.0%}",
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
+        figures = [fmean(agreements), fmean(shares), fmean(correlations), flops]
+        values = ", ".join(f"{figure:.2f}" for figure in figures)
+        lines.append(f'    BenchmarkFamily("{NAMES[name]}", {values}),')
+    print("\n```python\nFAMILIES = (")
+    for line in lines:
+        print(line)
+    print(")\n```")
+
+
 def print_row(
     label: str, results: Mapping[str, tuple[float, float]], flops: Mapping[str, float]
 ) -> None:
@@ -280,6 +518,9 @@ def main() -> None:
     for left_out in MEMBERS[1:]:
         members = [member for member in MEMBERS if member != left_out]
         print_row(f"without {left_out}", judge_scheme(families, members, chosen), flops)
+
+    leave_families_out(families)
+    describe_agreement(families, options.repeats)
 
 
 if __name__ == "__main__":

@@ -320,13 +320,22 @@ def test_the_description_says_how_far_members_agree():
         "agreement": 0.714,
         "explained_by_size": 0.832,
     }
+    # NAS-Bench-201, NAS-Bench-101 and TransNAS-Bench-101 have 0.78, 0.73 and 0.77.
     assert describe_consensus(facts) == (
         "The 2 proxies of consensus have a mean rank correlation of 0.71 with each other. "
         "Size explains 83% of their ranking. "
+        "With a similar agreement, its rank correlation with accuracy is 0.67 to 0.85 on "
+        "NAS-Bench-201, NAS-Bench-101 and TransNAS-Bench-101, where FLOPs have 0.52 to 0.78. "
         "meco_opt is left out: it failed on 40 of 64 reference networks."
     )
     disagreeing = describe_consensus({**facts, "agreement": 0.2})
     assert "check the ranking with --confirm" in disagreeing
+    assert "No benchmark has a similar agreement (5 families, 0.44 to 0.88)." in disagreeing
+    one_similar = describe_consensus({**facts, "agreement": 0.4})
+    assert "is 0.78 on Accel-NASBench, where FLOPs have 0.67." in one_similar
+    own_networks = describe_consensus(facts, is_sample_of_space=False)
+    assert "similar agreement" not in own_networks
+    assert "similar agreement" not in describe_consensus({**facts, "label": "mine"})
     other_advice = describe_consensus({**facts, "agreement": 0.2}, "train two")
     assert "which is low: train two." in other_advice
     alone = {**facts, "agreement": None, "explained_by_size": None, "left_out": {}}

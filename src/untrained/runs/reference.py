@@ -15,12 +15,14 @@ from typing import Any
 from untrained.proxies import Proxy
 from untrained.proxies.base import list_parts
 from untrained.proxies.consensus import Consensus
+from untrained.runs.benchmark_families import describe_similar_families
 from untrained.runs.ranking import orient_score
 from untrained.types import Arch, Failure, Record
 
 # Below this mean rank correlation between members, a search warns that they disagree. The value is
 # a judgement and not the result of a measurement.
 LOW_AGREEMENT = 0.5
+CONSENSUS = "consensus"
 
 
 @dataclass(frozen=True)
@@ -139,13 +141,17 @@ class FittedAggregate:
 
 
 def describe_consensus(
-    facts: Mapping[str, Any], advice: str = "check the ranking with --confirm"
+    facts: Mapping[str, Any],
+    advice: str = "check the ranking with --confirm",
+    is_sample_of_space: bool = True,
 ) -> str:
     """Describe in a few sentences how far the members of a consensus agree.
 
     Args:
         facts: The result of `FittedAggregate.describe`.
         advice: What to do if they hardly agree.
+        is_sample_of_space: Whether the reference networks are a random sample of a space. Then the
+            benchmarks with a similar agreement are named.
     """
     count = len(facts["weights"])
     sentences = []
@@ -161,6 +167,9 @@ def describe_consensus(
     explained = facts["explained_by_size"]
     if explained is not None:
         sentences.append(f"Size explains {explained:.0%} of their ranking.")
+    # The figures of the benchmarks are about the proxy `consensus` and samples of a space.
+    if agreement is not None and facts["label"] == CONSENSUS and is_sample_of_space:
+        sentences.append(describe_similar_families(agreement))
     for member, reason in facts["left_out"].items():
         sentences.append(f"{member} is left out: it {reason}.")
     return " ".join(sentences)

@@ -134,7 +134,9 @@ class ModelRanking:
             sentences.append(f"= {networks} cannot be told apart from the first (95 %)")
         fitted = self._fit_consensus()
         if fitted is not None:
-            agreement = describe_consensus(fitted.describe(), "train more than the first network")
+            facts = fitted.describe()
+            advice = "train more than the first network"
+            agreement = describe_consensus(facts, advice, is_sample_of_space=False)
             if agreement:
                 sentences.append(agreement)
         return sentences

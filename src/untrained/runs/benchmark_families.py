@@ -1,0 +1,80 @@
+"""How well `consensus` ranks the families of networks whose accuracies are known.
+
+The figures are the output of `python benchmarks/consensus_weights.py --scores FOLDER` on 2026-11-18;
+docs/results/consensus.md says what they are based on. Agreement is no measure of quality: of the five
+families, the one with the highest agreement is ranked worst. What it tells is how much depends on the
+choice of the members.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BenchmarkFamily:
+    """A family of networks with known accuracies, ranked by `consensus`.
+
+    Attributes:
+        name: Name of the benchmark.
+        agreement: Mean rank correlation between the members of the consensus.
+        explained_by_size: Share of the variance of the ranking that size explains.
+        spearman: Rank correlation of the consensus with accuracy.
+        flops_spearman: Rank correlation of FLOPs with accuracy.
+    """
+
+    name: str
+    agreement: float
+    explained_by_size: float
+    spearman: float
+    flops_spearman: float
+
+
+FAMILIES = (
+    BenchmarkFamily("NAS-Bench-201", 0.78, 0.80, 0.85, 0.69),
+    BenchmarkFamily("NAS-Bench-101", 0.73, 0.85, 0.84, 0.78),
+    BenchmarkFamily("NAS-Bench-301", 0.88, 0.94, 0.58, 0.53),
+    BenchmarkFamily("TransNAS-Bench-101", 0.77, 0.82, 0.67, 0.52),
+    BenchmarkFamily("Accel-NASBench", 0.44, 0.84, 0.78, 0.67),
+)
+# Largest difference in agreement between a space and a family that counts as similar.
+SIMILAR_AGREEMENT = 0.08
+
+
+def describe_similar_families(agreement: float) -> str:
+    """Say in one sentence how well families with a similar agreement are ranked.
+
+    Args:
+        agreement: Mean rank correlation between the members on the space of the user.
+    """
+    similar = []
+    for family in FAMILIES:
+        if abs(family.agreement - agreement) <= SIMILAR_AGREEMENT:
+            similar.append(family)
+    if not similar:
+        lowest = min(family.agreement for family in FAMILIES)
+        highest = max(family.agreement for family in FAMILIES)
+        return (
+            "No benchmark has a similar agreement "
+            f"({len(FAMILIES)} families, {lowest:.2f} to {highest:.2f})."
+        )
+    names = _join_names([family.name for family in similar])
+    consensus = _format_range([family.spearman for family in similar])
+    flops = _format_range([family.flops_spearman for family in similar])
+    return (
+        f"With a similar agreement, its rank correlation with accuracy is {consensus} on {names}, "
+        f"where FLOPs have {flops}."
+    )
+
+
+def _format_range(values: Sequence[float]) -> str:
+    low = min(values)
+    high = max(values)
+    if low == high:
+        return f"{low:.2f}"
+    return f"{low:.2f} to {high:.2f}"
+
+
+def _join_names(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
