@@ -57,7 +57,7 @@ def read_usage_error(result: CommandResult) -> str:
 COMMANDS = {
     "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --also --validate --warm-up "
     "--confirm --no-confirm --export --recipe --max-params --min-params --max-flops --max-memory --max-latency "
-    "--data --label --input-size "
+    "--latency-table --data --label --input-size "
     "--seed --seeds --device --workers --networks-per-batch --ray --time-limit --run --data-root --json",
     "score": "networks --rank --proxy --space --input-shape --classes --data --label --warm-up --seeds "
     "--device --data-root --json",
@@ -69,6 +69,8 @@ COMMANDS = {
     "train": "network --data --label --recipe --space --epochs --patience --time --input-shape --seed --device --run "
     "--tensorboard --data-root --json",
     "export": "network --out --space --weights --data --label --input-shape --classes --data-root --json",
+    "latency bundle": "--space --run --count --seed --max-params --min-params --max-flops --max-memory "
+    "--data --label --input-size --data-root --out --json",
     "data import": "name path --data-root --json",
     "data card": "name --label --input-size --data-root --json",
     "list": "kind --json",

@@ -295,6 +295,14 @@ LIMITS = {
     "search --max-latency fast": "'fast' is not a max latency",
     "search --max-latency 0ms": "'0ms' is not a max latency",
     "search --max-latency 5ms@": "'5ms@' is not a max latency",
+    "search --latency-table pi.csv": "--latency-table pi.csv has no effect without --max-latency",
+    "search --max-latency 9ms --latency-table none.csv": "none.csv",
+    "latency bundle --out new --max-params few": "'few' is not a max params",
+    "latency bundle --out new --space nope": "no space is called 'nope'",
+    "latency bundle --out new --run nowhere": "nowhere is not a run folder",
+    "latency bundle --out new --run run-1 --max-params 1M": "--run names its own limits and data",
+    "latency bundle --out photos": "photos is not empty; choose another --out",
+    "latency bundle --out mine.py": "mine.py is not a folder; choose another --out",
 }
 
 METHODS = {

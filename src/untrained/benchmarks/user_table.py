@@ -54,7 +54,7 @@ _CELL_BYTES = 64
 
 
 @dataclass(frozen=True)
-class _TableRows:
+class TableRows:
     """The cells of a table.
 
     Attributes:
@@ -93,7 +93,7 @@ def read_user_table(
     sources = []
     if isinstance(source, str | Path):
         path = parse_path(source, "table")
-        rows = _read_file(path)
+        rows = read_table_rows(path)
         sources.append(describe_source(path.name, [path]))
     else:
         rows = _read_frame(source)
@@ -106,10 +106,10 @@ def read_user_table(
     arch_cells = cells_by_column.pop(ARCH_COLUMN)
     numbers_by_column = {}
     for column, cells in cells_by_column.items():
-        numbers_by_column[column] = [_parse_number(cell) for cell in cells]
+        numbers_by_column[column] = [parse_number(cell) for cell in cells]
     metric_columns = _list_metric_columns(numbers_by_column)
     metric_column = _choose_metric(rows, list(metric_columns), metric)
-    _check_metric(rows, metric_column, numbers_by_column[metric_column])
+    check_numbers(rows, metric_column, numbers_by_column[metric_column])
     rows_by_arch = _group_by_arch(rows, arch_cells, space)
     if len(rows_by_arch) < MIN_ARCHS:
         raise UsageError(
@@ -124,8 +124,12 @@ def read_user_table(
 # ------------------------------------------------------------------------------------- reading
 
 
-def _read_file(path: Path) -> _TableRows:
-    """Read all rows of a CSV or parquet file, with bounded memory."""
+def read_table_rows(path: Path) -> TableRows:
+    """Read all rows of a CSV or parquet file, with bounded memory.
+
+    Raises:
+        UsageError: The file cannot be read, or a row has too many or too few cells.
+    """
     is_parquet = _is_parquet(path)
     table = open_parquet(path) if is_parquet else open_csv(path)
     word = "row" if is_parquet else "line"
@@ -144,7 +148,7 @@ def _read_file(path: Path) -> _TableRows:
             f"{path}, {describe_error(ValueError(bad_rows.first[0]))}; "
             "write architectures that contain commas in quotation marks"
         )
-    return _TableRows(path.name, columns, places)
+    return TableRows(path.name, columns, places)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -154,7 +158,7 @@ def _is_parquet(path: Path) -> bool:
         return file.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
 
 
-def _read_frame(frame: object) -> _TableRows:
+def _read_frame(frame: object) -> TableRows:
     # Importing pandas takes long, and files are read without it.
     import pandas as pd
 
@@ -172,10 +176,10 @@ def _read_frame(frame: object) -> _TableRows:
     for index, name in enumerate(names):
         columns[name] = cells.iloc[:, index].tolist()
     places = [f"row {number}" for number in range(1, len(frame) + 1)]
-    return _TableRows("DataFrame", columns, places)
+    return TableRows("DataFrame", columns, places)
 
 
-def _parse_number(cell: object) -> float | None:
+def parse_number(cell: object) -> float | None:
     """Return a number, NaN for an empty cell, or None for anything else."""
     if cell is None:
         return nan
@@ -207,7 +211,7 @@ def _list_metric_columns(
     return metric_columns
 
 
-def _choose_metric(rows: _TableRows, metric_columns: Sequence[str], metric: str | None) -> str:
+def _choose_metric(rows: TableRows, metric_columns: Sequence[str], metric: str | None) -> str:
     """Return the column to compare with."""
     if metric is not None:
         if metric not in rows.columns or metric == ARCH_COLUMN:
@@ -227,8 +231,17 @@ def _choose_metric(rows: _TableRows, metric_columns: Sequence[str], metric: str 
     return metric_columns[0]
 
 
-def _check_metric(rows: _TableRows, column: str, numbers: Sequence[float | None]) -> None:
-    """Refuse the first value of the metric that is not a finite number."""
+def check_numbers(rows: TableRows, column: str, numbers: Sequence[float | None]) -> None:
+    """Refuse the first value of a column that is not a finite number.
+
+    Args:
+        rows: The table.
+        column: Name of the column, for the message.
+        numbers: Its values, as `parse_number` returns them.
+
+    Raises:
+        UsageError: A value is missing, infinite or not a number.
+    """
     for row, number in enumerate(numbers):
         if number is None:
             cell = show_value(rows.columns[column][row])
@@ -239,7 +252,7 @@ def _check_metric(rows: _TableRows, column: str, numbers: Sequence[float | None]
             raise rows.make_error(row, f"{column} is infinite; correct it, or remove the row")
 
 
-def _group_by_arch(rows: _TableRows, cells: Sequence[object], space: str) -> dict[str, list[int]]:
+def _group_by_arch(rows: TableRows, cells: Sequence[object], space: str) -> dict[str, list[int]]:
     """Return the rows of each architecture, by its canonical text."""
     read_arch = make_arch_reader(space)
     rows_by_arch: dict[str, list[int]] = {}

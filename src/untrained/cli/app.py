@@ -11,6 +11,7 @@ from untrained.cli.data_command import data_app
 from untrained.cli.exit_codes import INTERRUPTED, WRONG_USAGE
 from untrained.cli.export_command import export
 from untrained.cli.help_text import add_command
+from untrained.cli.latency_command import latency_app
 from untrained.cli.list_command import list_entries
 from untrained.cli.report_command import report
 from untrained.cli.reproduce_command import reproduce
@@ -42,6 +43,7 @@ add_command(app, "export", export)
 add_command(app, "report", report)
 add_command(app, "reproduce", reproduce)
 add_command(app, "list", list_entries)
+app.add_typer(latency_app, name="latency")
 app.add_typer(data_app, name="data")
 app.add_typer(store_app, name="store")
 

@@ -335,6 +335,8 @@ def _describe_latency(subject: ExportSubject, facts: ExportFacts) -> str:
     for name, row in limits.items():
         if row.get("value") is not None:
             value = format_limited_value(name, row["value"])
+            if row.get("source"):
+                value += f" ({row['source']})"
             lines.append(f"- {name} {row['text']}: this network has {value}")
     if not lines:
         return "Not measured."

@@ -56,6 +56,7 @@ class LimitResult:
     requested: str  # as the user typed it
     rejected: int  # architectures that exceeded it
     value: float | None  # of the best architecture
+    source: str = ""  # where the value comes from, if that is not obvious
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ class LatencyTimer:
             The latency, and how it was measured.
         """
         generator = torch.Generator().manual_seed(0)
-        inputs = torch.randn(self.batch, *input_shape, generator=generator)
+        inputs = torch.rand(self.batch, *input_shape, generator=generator)
         if self.runtime == "torch":
             return self.time_function(self._prepare_torch(network, inputs))
         return self.time_function(self._prepare_onnx(network, inputs))

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from untrained.config import Limits
 from untrained.runs.store import Store
 from untrained.seeds import make_generator
 from untrained.spaces import Space
+from untrained.strategies.latency_table import TableLatency
 from untrained.strategies.limits import ConstrainedSpace, NetworkSize
 from untrained.strategies.max_latency import ContendersFunction, MaxLatency, RankFunction
-from untrained.types import Arch, Record, Task
+from untrained.types import Arch, Record, ScoreRequest, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,16 @@ class LimitStatus:
         text: The limit as the user typed it.
         rejected: Number of proposed architectures that violated it.
         value: Value of the winner; None without a winner, or if it cannot be measured.
+        source: Where the value comes from, if that is not obvious.
+        predicted: Whether the value is a prediction.
     """
 
     limit: str
     text: str
     rejected: int
     value: float | None
+    source: str = ""
+    predicted: bool = False
 
 
 class SearchLimits:
@@ -38,25 +44,38 @@ class SearchLimits:
         task: What networks are built for.
         texts: The limits as the user typed them, by name; None for no limit.
         code: Fingerprint of the user's code that defines the space.
+        latency_table: Latencies of another device, as a CSV file; None to measure on this machine.
 
     Attributes:
         texts: The limits that are set, as text.
         space: The architectures of the space that satisfy them.
         max_latency: Enforces the latency limit; None if there is none.
+
+    Raises:
+        UsageError: A limit or the latency table is wrong.
     """
 
     def __init__(
-        self, space: Space, task: Task, texts: Mapping[str, str | None], code: str = ""
+        self,
+        space: Space,
+        task: Task,
+        texts: Mapping[str, str | None],
+        code: str = "",
+        latency_table: Path | None = None,
     ) -> None:
         self.texts = {name: str(text) for name, text in texts.items() if text is not None}
         self._limits = Limits.parse(**self.texts)
         self._full_space = space
         self._task = task
-        self.max_latency: MaxLatency | None = None
-        if self._limits.max_latency is None:
+        self.max_latency: MaxLatency | TableLatency | None = None
+        max_latency = self._limits.max_latency
+        if max_latency is None:
             self.space = ConstrainedSpace(space, self._limits, task)
         else:
-            self.max_latency = MaxLatency(space, task, self._limits.max_latency, code)
+            if latency_table is not None:
+                self.max_latency = TableLatency(space, task, max_latency, latency_table)
+            else:
+                self.max_latency = MaxLatency(space, task, max_latency, code)
             self.space = ConstrainedSpace(
                 space, self._limits, task, self.max_latency.estimate_seconds
             )
@@ -70,7 +89,7 @@ class SearchLimits:
         Raises:
             UsageError: No architecture satisfies the limits, or there is no such device.
         """
-        if self.max_latency is not None:
+        if isinstance(self.max_latency, MaxLatency):
             self.max_latency.check_device()
         size_space = self.make_size_space()
         if size_space.limits:
@@ -86,7 +105,7 @@ class SearchLimits:
 
     def use_store(self, store: Store, search_key: str) -> None:
         """Read latencies from a store and write them to it, as records of a search."""
-        if self.max_latency is not None:
+        if isinstance(self.max_latency, MaxLatency):
             self.max_latency.meter.use_store(store, search_key)
 
     def measure_finalists(
@@ -96,7 +115,7 @@ class SearchLimits:
         list_contenders: ContendersFunction | None = None,
     ) -> None:
         """Measure the latency of every architecture that may win; see `MaxLatency`."""
-        if self.max_latency is not None:
+        if isinstance(self.max_latency, MaxLatency):
             self.max_latency.measure_finalists(records, rank, list_contenders)
 
     def describe(self, winner: Arch | None) -> list[dict[str, Any]]:
@@ -104,13 +123,29 @@ class SearchLimits:
         rows = []
         for name, text in self.texts.items():
             value = self._measure_value(name, winner)
-            rows.append(asdict(LimitStatus(name, text, self.space.rejected[name], value)))
+            status = LimitStatus(name, text, self.space.rejected[name], value)
+            table = self.max_latency
+            if name == "max_latency" and isinstance(table, TableLatency) and winner is not None:
+                status = replace(
+                    status,
+                    source=table.describe_source(winner),
+                    predicted=table.is_predicted(winner),
+                )
+            rows.append(asdict(status))
         return rows
+
+    def list_requests(self) -> list[ScoreRequest]:
+        """Return requests that identify latencies from elsewhere, which decide what is proposed."""
+        if isinstance(self.max_latency, TableLatency):
+            return [self.max_latency.make_request()]
+        return []
 
     def _measure_value(self, limit: str, winner: Arch | None) -> float | None:
         if winner is None:
             return None
-        if limit == "max_latency" and self.max_latency is not None:
+        if limit == "max_latency" and isinstance(self.max_latency, TableLatency):
+            return self.max_latency.estimate_seconds(winner)
+        if limit == "max_latency" and isinstance(self.max_latency, MaxLatency):
             return self.max_latency.measure_winner(winner)
         # The part after the underscore is a property of `NetworkSize`: `params` of `max_params`.
         size = NetworkSize(self._full_space, winner, self._task)

@@ -137,7 +137,15 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         failed.append(FailedArch(str(arch), failure.kind, failure.detail, failure.trace))
     limits = []
     for row in run.limits:
-        limits.append(LimitResult(row["limit"], row["text"], row["rejected"], row["value"]))
+        limits.append(
+            LimitResult(
+                name=row["limit"],
+                requested=row["text"],
+                rejected=row["rejected"],
+                value=row["value"],
+                source=row.get("source", ""),
+            )
+        )
     peaks = [record.peak_bytes for record in records if record.peak_bytes]
     return SearchSummary(
         title=f"Architecture search for {config.data}",

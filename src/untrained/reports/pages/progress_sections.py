@@ -149,8 +149,11 @@ def make_limits_section(summary: SearchSummary) -> str:
         "Architectures beyond a limit were not scored. An architecture that was sampled twice "
         "is counted twice."
     )
-    if any(limit.name == "max_latency" for limit in summary.limits):
-        note += " The latency of the best architecture was measured, on a CPU with one thread."
+    for limit in summary.limits:
+        if limit.name != "max_latency":
+            continue
+        how = limit.source or "measured, on a CPU with one thread"
+        note += f" The latency of the best architecture was {how}."
     head = [("", "Limit"), ("num", "Requested"), ("num", "Best architecture"), ("num", "Rejected")]
     return make_section("Limits", make_table("", head, rows), make_paragraph(note, "note"))
 

@@ -1,0 +1,149 @@
+"""`untrained latency`: measure latencies on another device."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untrained.cli.help_text import add_command
+from untrained.cli.options import (
+    DATA,
+    LIMITS,
+    OUTPUT,
+    WHAT,
+    DataRootOption,
+    InputSizeOption,
+    JsonOption,
+    LabelOption,
+    SeedOption,
+    SpaceOption,
+    add_label,
+)
+from untrained.errors import UsageError
+
+latency_app = typer.Typer(
+    help="Measure latencies on another device.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+
+def write_bundle(
+    *,
+    space: SpaceOption = "nasbench201",
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the best architectures of this run folder instead of sampled ones.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of architectures.",
+            show_default="30; 10 of a run",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    max_params: Annotated[
+        str | None,
+        typer.Option(help="Largest number of parameters: 1M.", rich_help_panel=LIMITS),
+    ] = None,
+    min_params: Annotated[
+        str | None,
+        typer.Option(help="Smallest number of parameters: 100k.", rich_help_panel=LIMITS),
+    ] = None,
+    max_flops: Annotated[
+        str | None,
+        typer.Option(help="Largest number of multiply-adds: 150M.", rich_help_panel=LIMITS),
+    ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Largest memory for weights and activations of one sample in float32: 300MB.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Data set of the search, which decides the numbers of classes and channels.",
+            show_default="as the space has them",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    label: LabelOption = None,
+    input_size: InputSizeOption = None,
+    data_root: DataRootOption = None,
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder to write; it must be new or empty.", rich_help_panel=OUTPUT),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Write networks and a script that measures their latency on another device.
+
+    Copy the folder to the device and run `python measure.py` there, which needs only onnxruntime
+    and numpy. Copy back the file latencies.csv, and search with it: --latency-table latencies.csv
+    --max-latency 20ms. Sample with the same space, limits, data and input size as in the search.
+    Requires: pip install 'untrained\\[export]'
+
+    Example: untrained latency bundle --space convnet --max-params 500k --out bundle
+
+    Example: untrained latency bundle --run runs/mine --out bundle
+    """
+    # Imported here and not above, because `--help` must not load torch.
+    from untrained.cli.terminal.json_output import print_json, reserve_stdout
+    from untrained.cli.terminal.progress_bar import show_progress
+    from untrained.cli.terminal.text import print_line
+    from untrained.formatting import format_count
+    from untrained.workflows.latency_bundle import (
+        DEFAULT_COUNT,
+        DEFAULT_TOP,
+        write_run_bundle,
+        write_sample_bundle,
+    )
+
+    limits = {
+        "params": max_params,
+        "min_params": min_params,
+        "flops": max_flops,
+        "memory": max_memory,
+    }
+    data_name = add_label(data, label)
+    if run is not None:
+        has_limits = any(text is not None for text in limits.values())
+        if has_limits or data_name is not None or input_size is not None:
+            raise UsageError("--run names its own limits and data: leave out the other options")
+    with show_progress(as_json) as on_progress, reserve_stdout(as_json):
+        if run is not None:
+            bundle = write_run_bundle(
+                out, run, count=count or DEFAULT_TOP, space=space, on_progress=on_progress
+            )
+        else:
+            bundle = write_sample_bundle(
+                out,
+                space,
+                count=count or DEFAULT_COUNT,
+                limits=limits,
+                data=data_name,
+                input_size=input_size,
+                seed=seed,
+                data_root=data_root,
+                on_progress=on_progress,
+            )
+    if as_json:
+        archs = [str(arch) for arch in bundle.archs]
+        print_json({"folder": str(bundle.folder), "archs": archs})
+    else:
+        print_line(f"{format_count(len(bundle.archs), 'network')}: {bundle.folder}")
+        print_line(
+            f"copy {bundle.folder} to the device, run `python measure.py` in it, "
+            "and copy back latencies.csv"
+        )
+
+
+add_command(latency_app, "bundle", write_bundle)
