@@ -14,6 +14,7 @@ from untrained.benchmarks.statistics import (
     STATISTICS,
     Statistic,
     bootstrap_interval,
+    orient_score,
     size_controlled,
     spearman,
 )
@@ -297,13 +298,10 @@ def _pair_with_truth(
     scores: SeedScores, truth: Sequence[float], higher_is_better: bool
 ) -> tuple[list[float], list[float]]:
     """Return scores, oriented so that higher is better, and the truth of the same architectures."""
-    sign = 1
-    if not higher_is_better:
-        sign = -1
     oriented = []
     shared_truth = []
     for score, value in zip(scores, truth, strict=True):
         if score is not None:
-            oriented.append(sign * score)
+            oriented.append(orient_score(score, higher_is_better))
             shared_truth.append(value)
     return oriented, shared_truth

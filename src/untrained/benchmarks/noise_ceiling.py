@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from untrained.benchmarks.statistics import TOP_SHARE, count_top, spearman
+from untrained.benchmarks.statistics import TOP_SHARE, count_top, orient_score, spearman
 from untrained.benchmarks.table import BenchmarkTable, Metric
 from untrained.types import Arch
 
@@ -63,8 +63,7 @@ def measure_noise_ceiling(
     if len(seed_metrics) < 2:
         return None
     results = np.array([table.read_values(archs, seed_metric) for seed_metric in seed_metrics])
-    if not metric.higher_is_better:
-        results = -results
+    results = orient_score(results, metric.higher_is_better)
     is_repeated = np.isfinite(results).sum(0) >= 2
     results = results[:, is_repeated]
     first, second = _take_first_two(results)

@@ -18,12 +18,14 @@ than three architectures, or all scores or all truths equal) is None, never NaN.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Values = Sequence[float] | Floats
+ScoreType = TypeVar("ScoreType", float, Floats)
 WeightedStatistic = Callable[["_ScoredSample", Floats], Floats]
 
 # The share of architectures that counts as the best.
@@ -41,6 +43,16 @@ _MIN_VARIANCE = 1e-20
 _MIN_RANK_LENGTH = 1e-6
 # If controls determine the ranks, rounding errors leave about this share of their variance.
 _MIN_FREE_SHARE = 1e-9
+
+
+def orient_score(score: ScoreType, higher_is_better: bool) -> ScoreType:
+    """Return a score, or an array of scores, such that higher is better: unchanged or negated.
+
+    All code that compares scores of both directions calls this function.
+    """
+    if higher_is_better:
+        return score
+    return -score
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from untrained.benchmarks.comparison import collect_scores
+from untrained.benchmarks.statistics import orient_score
 from untrained.data import DataSource, load_data
 from untrained.data_root import find_data_root
 from untrained.engine.worker_setup import WeightSource
@@ -21,7 +22,6 @@ from untrained.names import parse_call
 from untrained.papers.experiment import ExperimentConfig
 from untrained.proxies import Proxy, load_proxy
 from untrained.runs.folder import STORE
-from untrained.runs.ranking import orient_score
 from untrained.spaces import load_space
 from untrained.training.warm_up import WarmUp
 from untrained.types import Arch, Task
@@ -71,9 +71,7 @@ class Measurements:
 
     def get_oriented_scores(self, name: str) -> Scores:
         """Return the scores of a proxy, with the sign reversed if lower is better."""
-        if self.proxies[name].higher_is_better:
-            return self[name]
-        return -self[name]
+        return orient_score(self[name], self.proxies[name].higher_is_better)
 
     def describe_failures(self, *names: str) -> str:
         """Return the numbers of failures by kind, such as "3 disconnected, 1 nan"."""

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from untrained.benchmarks.aggregate import compute_relative_ranks
+from untrained.benchmarks.statistics import orient_score
 from untrained.proxies import Proxy
 from untrained.proxies.base import list_parts
-from untrained.runs.ranking import orient_score
 from untrained.runs.reference import FittedAggregate
 from untrained.types import Arch, Failure, Record, ScoreRequest
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from scipy.special import stdtrit
 
+from untrained.benchmarks.statistics import orient_score
 from untrained.formatting import format_count, format_number
 from untrained.types import Arch, Failure, Record
 
@@ -224,16 +225,6 @@ def choose_winner(ranked: Sequence[str], confirmed: str | None) -> str | None:
     if not ranked:
         return None
     return ranked[0]
-
-
-def orient_score(score: float, higher_is_better: bool) -> float:
-    """Return a score such that higher is better: unchanged or negated.
-
-    All code that compares scores of both directions calls this function.
-    """
-    if higher_is_better:
-        return score
-    return -score
 
 
 def compute_fitness(

@@ -12,11 +12,11 @@ from math import nan
 from statistics import fmean
 from typing import Any
 
+from untrained.benchmarks.statistics import orient_score
 from untrained.proxies import Proxy
 from untrained.proxies.base import list_parts
 from untrained.proxies.consensus import Consensus
 from untrained.runs.benchmark_families import describe_similar_families
-from untrained.runs.ranking import orient_score
 from untrained.types import Arch, Failure, Record
 
 # Below this mean rank correlation between members, a search warns that they disagree. The value is

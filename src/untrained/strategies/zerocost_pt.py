@@ -32,13 +32,13 @@ from typing import Literal
 import numpy as np
 import torch
 
+from untrained.benchmarks.statistics import orient_score
 from untrained.data import DataSource
 from untrained.data.source import fingerprint_batch
 from untrained.errors import Unscorable, UsageError, unknown_name_error
 from untrained.probe import Probe
 from untrained.probe.guard import fastest_kernels
 from untrained.proxies import Proxy, load_proxy
-from untrained.runs.ranking import orient_score
 from untrained.runs.step_log import StepLog
 from untrained.spaces import Space
 from untrained.spaces.core.supernet import Supernet

@@ -7,7 +7,7 @@ import numpy as np
 
 from untrained.benchmarks.aggregate import choose_diverse_columns, compute_mean_ranks
 from untrained.benchmarks.comparison import ProxyScores, SeedScores
-from untrained.runs.ranking import orient_score
+from untrained.benchmarks.statistics import orient_score
 
 # With fewer proxies, no combination is reported.
 MIN_PROXIES = 3

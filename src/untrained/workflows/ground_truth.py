@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from untrained.benchmarks import BenchmarkTable, Metric, find_default_benchmark, open_table
+from untrained.benchmarks.statistics import orient_score
 from untrained.benchmarks.user_table import read_user_table
 from untrained.config import DEFAULT_DATA
 from untrained.data import DataSource, load_data
 from untrained.errors import UsageError
 from untrained.formatting import format_count
-from untrained.runs.ranking import orient_score
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.types import Arch, Task

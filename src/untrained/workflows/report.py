@@ -8,6 +8,7 @@ from typing import Any
 
 from untrained.benchmarks.result import FILE as BENCHMARK_FILE
 from untrained.benchmarks.result import BenchmarkResult
+from untrained.benchmarks.statistics import orient_score
 from untrained.errors import UsageError
 from untrained.files import write_atomically
 from untrained.formatting import format_count
@@ -30,7 +31,7 @@ from untrained.reports.search_summary import (
     WorkerTimes,
 )
 from untrained.runs.folder import RunFolder
-from untrained.runs.ranking import Ranking, compute_fitnesses, orient_score
+from untrained.runs.ranking import Ranking, compute_fitnesses
 from untrained.runs.reference import describe_consensus
 from untrained.runs.trace import read_prediction, read_trace
 from untrained.runs.winner import RunRanking, find_winner, read_ranking

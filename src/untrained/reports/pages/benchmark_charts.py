@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
-from untrained.benchmarks.statistics import Floats
+from untrained.benchmarks.statistics import Floats, orient_score
 from untrained.reports.agreement import correlate_columns, order_by_similarity
 from untrained.reports.pages.benchmark_tables import KIND_LABELS, format_correlation, get_kind
 from untrained.reports.pages.html import (
@@ -23,7 +23,6 @@ from untrained.reports.svg.plot import MAX_POINTS
 from untrained.reports.svg.scatter import ScatterPoint, draw_scatter
 from untrained.reports.svg.strips import Strip, draw_strips, locate_best_tenth
 from untrained.reports.svg.tradeoff import CostPoint, draw_tradeoff
-from untrained.runs.ranking import orient_score
 
 MAX_ROWS = 60  # of a chart that has one row per proxy
 SHOWN_SCATTERS = 12  # the others are collapsed

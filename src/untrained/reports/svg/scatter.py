@@ -14,7 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from untrained import formatting
-from untrained.benchmarks.statistics import compute_ranks, compute_top_chances, count_top
+from untrained.benchmarks.statistics import (
+    compute_ranks,
+    compute_top_chances,
+    count_top,
+    orient_score,
+)
 from untrained.reports.svg.axis import Axis, choose_ticks, make_axis
 from untrained.reports.svg.elements import draw_text, shorten_text
 from untrained.reports.svg.plot import (
@@ -131,8 +136,7 @@ def choose_scale(
 
 def _make_rank_scale(values: Sequence[float], higher_is_better: bool, count: int) -> ScatterScale:
     # Rank 1 is the best value.
-    sign = -1 if higher_is_better else 1
-    positions = compute_ranks([sign * value for value in values])
+    positions = compute_ranks([-orient_score(value, higher_is_better) for value in values])
     margin = 0.04 * len(values)
     # `choose_ticks` may include 1 already.
     ticks = tuple(dict.fromkeys([1.0, *choose_ticks(1, len(values), count)]))
@@ -213,8 +217,8 @@ def _draw_best_score(
     higher_is_better: bool,
 ) -> str:
     """Draw a ring around the architecture that this score would select."""
-    choose = max if higher_is_better else min
-    best = choose(range(len(points)), key=lambda i: points[i].score)
+    scores = [orient_score(point.score, higher_is_better) for point in points]
+    best = scores.index(max(scores))
     score = formatting.format_significant(points[best].score, 4)
     title = f"{points[best].arch}\nbest score {score}, ground truth {points[best].truth:.4g}"
     x, y = places[best]
