@@ -1,5 +1,6 @@
 """Example cells, a run and a benchmark to report on, and helpers that read drawings and open pages."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from scipy import stats
 
 from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
+from untrained.reports.contest_result import Contest, ContestEntry, RoundResult
 from untrained.reports.drawings.draw import draw_diagram
 from untrained.reports.pages import benchmark_page
 from untrained.reports.pages.search_page import render_search_page
@@ -87,6 +89,57 @@ def make_summary(count: int = 94, failures: int = 6, **changes: Any) -> SearchSu
         "made_on": "31 January 2025, 14:05",
     }
     return SearchSummary(**(fields | changes))
+
+
+CONTEST_SELECTIONS: tuple[tuple[str, ...], ...] = (
+    ("best by dextr",),
+    ("best by dextr", "largest"),
+    ("best by dextr",),
+    ("largest",),
+    ("random",),
+    ("random",),
+    ("known design ResNet-20",),
+    ("known design MobileNetV2",),
+)
+
+
+def make_contest(archs: Sequence[str], winner: int = 7, **changes: Any) -> Contest:
+    """Make a contest of eight architectures and a copy of the seventh with another rate.
+
+    Entry i has an accuracy of 0.40 + 0.02 i after the first round and 0.08 more after each further
+    round. Entries 7 and 9, the copy, have three rounds and 8 has two. Entry 4 failed.
+    """
+    entries = []
+    rounds = {4: 0, 7: 3, 8: 2, 9: 3}
+    for i, selections in enumerate((*CONTEST_SELECTIONS, CONTEST_SELECTIONS[6]), 1):
+        results = []
+        for index in range(rounds.get(i, 1)):
+            accuracy = 0.4 + 0.02 * i + 0.08 * index
+            results.append(RoundResult(4 * 3**index, 1125, 10.0 * 3**index, accuracy, "ff"))
+        entry = ContestEntry(
+            number=i,
+            arch=archs[6] if i == 9 else archs[i - 1],
+            selections=selections,
+            rate=0.3 if i == 9 else 0.1,
+            params=10_000 * (7 if i == 9 else i),
+            rounds=tuple(results),
+            error="" if results else "diverged: the loss is not a number",
+        )
+        entries.append(entry)
+    entries.sort(key=lambda entry: (-len(entry.rounds), -(entry.accuracy or 0.0)))
+    fields: dict[str, Any] = {
+        "winner": archs[6] if winner == 9 else archs[winner - 1],
+        "winner_number": winner,
+        "entries": tuple(entries),
+        "tied": (9, 7),
+        "rounds": 3,
+        "train_samples": 1125,
+        "val_samples": 375,
+        "recipe": "quick",
+        "data": "folder:./photos",
+        "seconds": sum(entry.seconds for entry in entries),
+    }
+    return Contest(**(fields | changes))
 
 
 def scale_plainly(z: Any) -> Any:

@@ -14,8 +14,8 @@ def report(
 ) -> None:
     """Rewrite the report of a run.
 
-    With --json, it prints the best architecture of a search, its confirmation and the result of its
-    training, for use in scripts.
+    With --json, it prints the best architecture of a search, its contest or confirmation and the
+    result of its training, for use in scripts.
 
     Example: untrained report runs/mine
     """
@@ -27,9 +27,11 @@ def report(
 
     with reserve_stdout(as_json):
         page = write_report(folder)
-    if not as_json:
-        print_line(f"report: {page}")
-        return
-    with reserve_stdout(as_json):
         outcome = read_outcome(folder)
-    print_json({"report": str(page), **outcome})
+    if as_json:
+        print_json({"report": str(page), **outcome})
+        return
+    contest = outcome.get("contest")
+    if contest:
+        print_line(contest["verdict"])
+    print_line(f"report: {page}")

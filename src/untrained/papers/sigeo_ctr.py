@@ -17,11 +17,11 @@ from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import limit_samples
 from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import make_mean_line, parse_table
-from untrained.reports.confirmation_result import WINNER, ReferenceResult, TrainedGroup
+from untrained.reports.confirmation_result import WINNER, ReferenceResult
+from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.spaces import load_space
 from untrained.types import Arch
-from untrained.workflows.confirm import compare_groups
 from untrained.workflows.references import RECIPE, TrainingTrials
 from untrained.workflows.search import SearchResult, search
 

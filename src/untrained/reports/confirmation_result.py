@@ -1,4 +1,4 @@
-"""The result of confirmation trainings: short trainings after a search that check its proxy.
+"""The result of confirmation trainings: short trainings after a search on a table of clicks.
 
 `workflows/confirm.py` runs the trainings. The report and the terminal show the result.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from untrained.files import read_result_file, write_atomically
 from untrained.formatting import format_quantity
+from untrained.reports.group_comparison import Contrast, TrainedGroup
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import CONFIRMED, is_confirmation_of
 from untrained.training.recipes import RECIPES
@@ -105,90 +106,12 @@ def describe_references(entries: Sequence[ReferenceResult]) -> str:
 
 
 @dataclass(frozen=True)
-class TrainedGroup:
-    """Architectures that were selected in the same way, and the result of training each.
-
-    Attributes:
-        name: How they were selected: the name of a proxy, or `random`.
-        about: Description of the selection in a few words.
-        archs: The architectures.
-        results: Accuracy or AUC of each in per cent; None where the training failed.
-    """
-
-    name: str
-    about: str
-    archs: tuple[str, ...]
-    results: tuple[float | None, ...]
-
-    @property
-    def finished_results(self) -> list[float]:
-        """Results of the trainings that did not fail."""
-        return [value for value in self.results if value is not None]
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """The group of the proxy compared with another group.
-
-    Attributes:
-        against: Name of the other group.
-        difference: Mean of the proxy's group minus mean of the other group.
-        low: Lower end of the 95 % interval of the difference; None with one training per group.
-        high: Upper end of the interval.
-        p: p-value of a permutation test: the fraction of random splits of all results into two
-            groups whose means differ at least as much.
-        shared: Number of architectures that are in both groups.
-    """
-
-    against: str
-    difference: float
-    low: float | None
-    high: float | None
-    p: float | None
-    shared: int
-
-    def describe(self, proxy: str, metric: str = "accuracy") -> str:
-        """Return the comparison and its conclusion in two sentences."""
-        selection = f"by {self.against}"
-        if self.against == "random":
-            selection = "at random"
-        direction = "higher" if self.difference >= 0 else "lower"
-        text = (
-            f"On average, the {metric} of the networks selected by {proxy} is "
-            f"{abs(self.difference):.1f} points {direction} than that of the networks selected "
-            f"{selection}"
-        )
-        remarks = []
-        if self.low is not None:
-            remarks.append(f"95 % confidence interval {self.low:+.1f} to {self.high:+.1f}")
-        if self.p is not None:
-            remarks.append(f"p = {self.p:.2g}")
-        if self.shared:
-            verb = "is" if self.shared == 1 else "are"
-            remarks.append(f"{self.shared} {verb} in both groups")
-        if remarks:
-            text += f" ({', '.join(remarks)})"
-        return f"{text}. {self._conclude(proxy)}"
-
-    def _conclude(self, proxy: str) -> str:
-        other = self.against
-        if other == "random":
-            other = "chance"
-        if self.low is None or self.high is None or self.low <= 0 <= self.high:
-            return f"With so few trainings, {proxy} does not differ significantly from {other}."
-        if self.low > 0:
-            return f"Here {proxy} is better than {other}."
-        return f"Here {proxy} is worse than {other}."
-
-
-@dataclass(frozen=True)
 class Confirmation:
     """The result of the confirmation trainings of a run.
 
     Attributes:
         winner: The best architecture of all groups.
-        winner_result: The result of the winner in per cent: accuracy, or AUC on the validation part
-            of a table.
+        winner_result: AUC of the winner on the validation part, in per cent.
         selected_by: Names of the groups that contain the winner.
         groups: The trained groups. The first one is that of the proxy.
         contrasts: Comparisons of the first group with each of the others.
@@ -196,7 +119,8 @@ class Confirmation:
         samples: Number of samples per training.
         data: Name of the data.
         seconds: Duration of all trainings.
-        entries: For a table, the results of the winner and of hand-designed networks; else empty.
+        entries: The results of the winner and of hand-designed networks; empty if this comparison
+            was interrupted.
         search_key: The key of the search whose ranking was confirmed.
     """
 
@@ -216,8 +140,7 @@ class Confirmation:
     def sentences(self) -> tuple[str, ...]:
         """One conclusion per comparison."""
         proxy = self.groups[0].name
-        metric = "AUC" if self.entries else "accuracy"
-        sentences = [contrast.describe(proxy, metric) for contrast in self.contrasts]
+        sentences = [contrast.describe(proxy) for contrast in self.contrasts]
         comparison = describe_references(self.entries)
         if comparison:
             sentences.append(comparison)
@@ -230,14 +153,9 @@ class Confirmation:
         for name in self.selected_by:
             selections.append("at random" if name == "random" else f"by {name}")
         selection = " and ".join(selections)
-        best = "the highest accuracy"
-        value = f"{self.winner_result:.1f} %"
-        if self.entries:
-            best = "the lowest log loss on the validation data"
-            value = f"an AUC of {value}"
         return (
-            f"The winner of this run is the network with {best} ({value}), which was selected "
-            f"{selection}"
+            "The winner of this run is the network with the lowest log loss on the validation data "
+            f"(an AUC of {self.winner_result:.1f} %), which was selected {selection}"
         )
 
     def save(self, folder: Path) -> "Confirmation":

@@ -171,9 +171,11 @@ class Contest:
         if others == 0:
             return f"{text}."
         noun = "network is" if others == 1 else "networks are"
+        # Latency decides if it is limited, as in `workflows/contest.py`.
+        preferred = "smallest" if entry.latency is None else "fastest"
         return (
             f"{text}. {others} other {noun} within one standard error of the best; of these, the "
-            "smallest wins."
+            f"{preferred} wins."
         )
 
     @property
@@ -256,24 +258,27 @@ def _compare_in_words(group: TrainedGroup, other: TrainedGroup, other_text: str)
     """Compare the networks that a proxy selected with another group, in one sentence."""
     proxy = group.name.removeprefix(BEST_PREFIX)
     if set(group.archs) == set(other.archs):
-        return f"The networks that {proxy} ranks highest are also {other_text}."
+        return f"The networks selected by {proxy} are also {other_text}."
     contrast = compare_groups(group, other)
-    direction = "more" if contrast.difference >= 0 else "less"
+    points = f"{abs(contrast.difference):.1f}"
+    direction = "more" if contrast.difference > 0 else "less"
+    comparison = f"{points} points {direction} accurate than"
+    if points == "0.0":
+        comparison = "as accurate as"
     return (
-        f"After equal time, the networks that {proxy} ranks highest are "
-        f"{abs(contrast.difference):.1f} points {direction} accurate on average than {other_text} "
-        f"({_describe_certainty(contrast)})."
+        f"After equal training time, the networks selected by {proxy} are on average {comparison} "
+        f"{other_text} ({_describe_certainty(contrast)})."
     )
 
 
 def _describe_certainty(contrast: Contrast) -> str:
-    """Return the 95 % interval of a difference and whether it is significant."""
+    """Return the 95 % interval of a difference and whether it may be chance."""
     if contrast.low is None or contrast.high is None:
-        return "too few trainings for an interval"
+        return "too few trainings to tell"
     interval = f"95 % interval {contrast.low:+.1f} to {contrast.high:+.1f}"
     if contrast.low <= 0 <= contrast.high:
-        return f"{interval}: not significant with so few trainings"
-    return f"{interval}: significant"
+        return f"{interval}: with so few trainings, this may be chance"
+    return interval
 
 
 def _check_contest(contest: Contest) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from untrained.reports.confirmation_result import Confirmation
+from untrained.reports.contest_result import Contest
 from untrained.runs.ranking import choose_winner
 from untrained.runs.trace import TraceStep
 from untrained.spaces.core.diagrams import Diagram
@@ -120,14 +121,17 @@ class SearchSummary:
     stopped_early: bool = False
     ending: str = ""  # why it stopped, in a sentence
     made_on: str = ""  # local date and time
-    confirmation: Confirmation | None = None  # short trainings of the best
+    confirmation: Confirmation | None = None  # short trainings of the best, on a table
+    contest: Contest | None = None  # short trainings of the best, on images
     training: TrainingResult | None = None  # of the winner, if it was trained in the same folder
 
     @property
     def best(self) -> str:
-        """The winner: the confirmed architecture, else the first of the ranking."""
+        """The winner: what short trainings chose, else the first of the ranking."""
         confirmed = None
-        if self.confirmation:
+        if self.contest:
+            confirmed = self.contest.winner
+        elif self.confirmation:
             confirmed = self.confirmation.winner
         winner = choose_winner([row.arch for row in self.ranking], confirmed)
         assert winner is not None, "`best` needs a ranking"

@@ -1,43 +1,30 @@
-"""Confirm a search by short trainings: did the proxy help on these data?
+"""Confirm a search on a table of clicks by short trainings: did the proxy help on these data?
 
 After a search, three groups of the same size are trained briefly and compared: the best
-architectures by the proxy, the largest ones and random ones, all from the same records. The best
-architecture of all groups becomes the winner of the run.
+architectures by the proxy, the largest ones and random ones, all from the same records. The
+architecture with the lowest log loss on the validation part becomes the winner of the run and is
+compared with hand-designed networks (`references.py`).
 
-On a table of clicks, the networks are trained with the recipe for tables. The one with the lowest
-log loss on the validation part wins and is compared with hand-designed networks (`references.py`).
+On images, a contest takes the place of the confirmation (`contest.py`).
 
 A few trainings per group can only refute a proxy or show a large gain, and the report says so.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
-from math import comb, sqrt
-from statistics import fmean, variance
 from time import perf_counter
 
-from untrained.config import ComputeConfig
 from untrained.data import DataSource
 from untrained.data.parts import TRAIN
 from untrained.progress import ProgressCallback
-from untrained.proxies import load_proxy
-from untrained.reports.confirmation_result import Confirmation, Contrast, TrainedGroup
+from untrained.reports.confirmation_result import Confirmation
+from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.runs.folder import RunFolder
-from untrained.runs.ranking import Ranking, compute_t_quantile
-from untrained.seeds import derive_seed, make_generator
+from untrained.runs.ranking import Ranking
+from untrained.seeds import derive_seed
 from untrained.spaces import Space
-from untrained.training.short_training import SHORT_TRAINING
 from untrained.types import Arch, Record
 from untrained.workflows.references import TrainingTrials, shorten_recipe, thin_part
-from untrained.workflows.score_architectures import score_architectures
-
-EPOCHS = 3
-MAX_SAMPLES = 1500
-STORE = "confirmed.sqlite"
-# If there are at most this many ways to split the results into two groups, all are compared, else
-# this many random ones.
-MAX_SPLITS = 20_000
 
 _GROUP_TEXTS = {
     "params": "the largest of the same records",
@@ -50,7 +37,7 @@ class ConfirmationTrainings:
     """The short trainings of a confirmation.
 
     Attributes:
-        results: Accuracy or AUC in per cent, of the trainings that finished.
+        results: AUC in per cent, of the trainings that finished.
         scores: The scores that decide the winner, by architecture; higher is better.
         epochs: Length of each training.
         samples: Number of samples that each training sees.
@@ -79,7 +66,7 @@ def confirm_ranking(
         ranking: The ranking of the search.
         records: The records of the search.
         space: The space, or its name.
-        source: The data.
+        source: The table of clicks.
         on_progress: Called after every training.
 
     Returns:
@@ -94,57 +81,10 @@ def confirm_ranking(
         for arch in group:
             if arch not in archs:
                 archs.append(arch)
-    if source.task.loss == "bce":
-        return _confirm_on_table(run, groups, archs, space, source, on_progress)
-    trainings = _train_on_images(run, archs, space, source, on_progress)
-    if not trainings.results:
-        return None
-    return conclude_confirmation(groups, trainings, run).save(run.folder)
-
-
-def _train_on_images(
-    run: RunFolder,
-    archs: Sequence[Arch],
-    space: str | Space,
-    source: DataSource,
-    on_progress: ProgressCallback | None,
-) -> ConfirmationTrainings:
-    """Train architectures briefly on samples of the training part."""
-    # The other parts are not used: the winner is evaluated on them later.
-    samples = min(MAX_SAMPLES, len(source.parts[TRAIN]))
-    training_name = f"{SHORT_TRAINING}(epochs={EPOCHS},samples={samples})"
-    training = load_proxy(training_name)
-    scoring = score_architectures(
-        space,
-        archs,
-        [training],
-        source,
-        (run.config.seed,),
-        _choose_compute(run),
-        run.folder / STORE,
-        {training.measure: training_name},
-        on_progress,
-        stage="confirming",
-    )
-    accuracies = {}
-    for record in scoring.records:
-        if record.value is not None:
-            accuracies[record.arch] = 100 * record.value
-    return ConfirmationTrainings(accuracies, accuracies, EPOCHS, samples, scoring.seconds)
-
-
-def _confirm_on_table(
-    run: RunFolder,
-    groups: Mapping[str, Sequence[Arch]],
-    archs: Sequence[Arch],
-    space: str | Space,
-    source: DataSource,
-    on_progress: ProgressCallback | None,
-) -> Confirmation | None:
-    """Confirm on a table of clicks, and compare the winner with hand-designed networks."""
     start = perf_counter()
     config = run.config
-    compute = _choose_compute(run)
+    # Training needs one network per pass.
+    compute = replace(config.compute, networks_per_batch=1)
     trials = TrainingTrials(
         space, config.data, source, config.seed, compute, run.folder, on_progress
     )
@@ -166,11 +106,6 @@ def _confirm_on_table(
     entries = trials.compare_with_references(winner)
     confirmation = replace(confirmation, entries=entries, seconds=perf_counter() - start)
     return confirmation.save(run.folder)
-
-
-def _choose_compute(run: RunFolder) -> ComputeConfig:
-    """Return the compute settings of the search, with one network per batch for training."""
-    return replace(run.config.compute, networks_per_batch=1)
 
 
 def choose_groups(
@@ -253,50 +188,3 @@ def conclude_confirmation(
         seconds=trainings.seconds,
         search_key=run.search_key,
     )
-
-
-def compare_groups(first: TrainedGroup, other: TrainedGroup) -> Contrast:
-    """Compare the means of two groups, with a 95 % interval and a permutation test."""
-    a = first.finished_results
-    b = other.finished_results
-    difference = fmean(a) - fmean(b)
-    low = None
-    high = None
-    smaller = min(len(a), len(b))
-    if smaller > 1:
-        standard_error = sqrt(variance(a) / len(a) + variance(b) / len(b))
-        half_width = compute_t_quantile(smaller) * standard_error
-        low = difference - half_width
-        high = difference + half_width
-    shared = len(set(first.archs) & set(other.archs))
-    return Contrast(other.name, difference, low, high, compute_permutation_p(a, b), shared)
-
-
-def compute_permutation_p(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Return the p-value of a permutation test of the difference of two means.
-
-    It is the share of all splits into groups of these sizes whose means differ at least as much.
-    None if a group has fewer than two values.
-    """
-    n = len(a)
-    m = len(b)
-    if min(n, m) < 2:
-        return None
-    values = [*a, *b]
-    splits: list[set[int]] = []
-    if comb(n + m, n) <= MAX_SPLITS:
-        splits = [set(split) for split in combinations(range(n + m), n)]
-    else:
-        rng = make_generator("splits", n, m)
-        for _ in range(MAX_SPLITS):
-            splits.append(set(rng.permutation(n + m)[:n].tolist()))
-    observed = abs(fmean(a) - fmean(b))
-    total = sum(values)
-    as_large = 0
-    for split in splits:
-        inside = sum(values[index] for index in split)
-        difference = abs(inside / n - (total - inside) / m)
-        # Rounding must not exclude the observed split itself.
-        if difference >= observed - 1e-9:
-            as_large += 1
-    return as_large / len(splits)

@@ -11,10 +11,10 @@ from untrained.benchmarks.result import BenchmarkResult
 from untrained.benchmarks.statistics import orient_score
 from untrained.errors import UsageError
 from untrained.files import write_atomically
-from untrained.formatting import format_count
 from untrained.names import parse_call
 from untrained.quantities import parse_path
 from untrained.reports.confirmation_result import Confirmation
+from untrained.reports.contest_result import Contest
 from untrained.reports.pages.benchmark_page import render_benchmark_page
 from untrained.reports.pages.reproduction_page import render_reproduction_page
 from untrained.reports.pages.search_page import render_search_page
@@ -86,18 +86,22 @@ def read_outcome(folder: str | Path) -> dict[str, Any]:
     """Read the result of a search or a training as plain data for `--json`.
 
     Returns:
-        For a search: `best`, `confirmed`, `trained` and `weights`, each of which can be None. For a
-        training: `trained` and `weights`. For other folders: an empty dictionary.
+        For a search: `best`, `contest`, `confirmed`, `trained` and `weights`, each of which can be
+        None. For a training: `trained` and `weights`. For other folders: an empty dictionary.
     """
     training = _read_training(folder)
     result: dict[str, Any] = {}
     if Path(folder, RUN_FILE).is_file():
         run = RunFolder.read(folder)
+        contest = Contest.read(run)
         confirmation = Confirmation.read(run)
         winner = find_winner(run, read_ranking(run))
-        result = {"best": None, "confirmed": None, "trained": None, "weights": None}
+        names = ("best", "contest", "confirmed", "trained", "weights")
+        result = dict.fromkeys(names)
         if winner:
             result["best"] = str(winner.arch)
+        if contest:
+            result["contest"] = contest.to_summary()
         if confirmation:
             result["confirmed"] = asdict(confirmation)
     # The training in the folder of a search may be that of an earlier winner.
@@ -149,7 +153,7 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         )
     peaks = [record.peak_bytes for record in records if record.peak_bytes]
     return SearchSummary(
-        title=f"Architecture search for {config.data}",
+        title=run.data_title or f"Architecture search for {config.data}",
         command=run.to_command(),
         space=config.space,
         space_size=space.size if space else run.space_size,
@@ -177,6 +181,7 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         ending=run.describe_end(bool(ranking.standings)),
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         confirmation=Confirmation.read(run),
+        contest=Contest.read(run),
         training=_read_training(run.folder),
     )
 
@@ -210,7 +215,7 @@ def _list_settings(run: RunFolder) -> dict[str, str]:
     for name, limit in config.limit_texts.items():
         settings[name.replace("_", " ")] = limit
     if config.confirm:
-        settings["confirmation"] = f"{format_count(config.confirm, 'short training')} per group"
+        settings["networks trained per group"] = str(config.confirm)
     return settings
 
 

@@ -1,6 +1,6 @@
-"""Sections about confirmation trainings: does the proxy help on the user's data?
+"""Sections about confirmation trainings: does the proxy help on the user's table of clicks?
 
-For click logs, the winner is also compared with hand-designed networks.
+The winner is also compared with hand-designed networks.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from untrained.reports.confirmation_result import (
     LEARNING_RATES,
     REFERENCE_COLUMNS,
     ReferenceResult,
-    TrainedGroup,
 )
+from untrained.reports.group_comparison import TrainedGroup
 from untrained.reports.pages.html import (
     DASH,
     make_code,
@@ -37,14 +37,11 @@ def make_confirmation_sections(summary: SearchSummary) -> str:
     head.append(("", "Results"))
     table = make_table("", head, [_make_group_row(group) for group in confirmation.groups])
     winner = f"<p>{escape(confirmation.winner_text)}: {make_code(confirmation.winner)}</p>"
-    evaluation = "evaluated on a held-out fifth of these samples"
-    if confirmation.entries:
-        evaluation = "evaluated by AUC on the validation data"
     note = (
         f"Each network was trained for {format_count(confirmation.epochs, 'epoch')} on "
-        f"{confirmation.samples:,} samples of {confirmation.data} and {evaluation}. The confidence "
-        "intervals treat the networks of a group as a random sample. They do not predict the "
-        "results of longer trainings."
+        f"{confirmation.samples:,} samples of {confirmation.data} and evaluated by AUC on the "
+        "validation data. The confidence intervals treat the networks of a group as a random "
+        "sample. They do not predict the results of longer trainings."
     )
     sentences = [make_paragraph(line) for line in confirmation.sentences]
     section = make_section(

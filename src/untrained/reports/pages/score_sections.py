@@ -29,6 +29,7 @@ from untrained.reports.svg.ranking_charts import (
 )
 
 SHOWN_ROWS = 50  # of the ranking; the others are collapsed
+SHOWN_ROWS_WITH_CONTEST = 10
 
 GetSize = Callable[[RankedArch], float | None]
 SIZES: dict[str, GetSize] = {
@@ -46,11 +47,14 @@ class _Column(NamedTuple):
 
 
 def make_ranking_section(summary: SearchSummary) -> str:
-    """Return the section with the first fifty architectures; the others are collapsed."""
+    """Return the section with the best architectures by score; the others are collapsed."""
     rows = summary.ranking
     if not rows:
         return make_section("Ranking", make_paragraph("No architecture has a score."))
     notes = [f"Best first; {describe_direction(summary.higher_is_better)}."]
+    for row in rows[1:]:
+        if row.arch == summary.best:
+            notes.append(f"The winner has rank {row.rank:,}: trainings decided, not the score.")
     if _list_spreads(rows):
         notes.append(
             f"Scores are means over {summary.seeds} seeds; "
@@ -62,20 +66,27 @@ def make_ranking_section(summary: SearchSummary) -> str:
         notes.append("FLOPs count multiply-adds.")
     for note in summary.notes:
         notes.append(f"Some scores have a note: {note}.")
-    parts = [make_paragraph(" ".join(notes), "note"), _make_rank_table(rows, rows[:SHOWN_ROWS])]
-    if len(rows) > SHOWN_ROWS:
-        rest = _make_rank_table(rows, rows[SHOWN_ROWS:])
-        parts.append(make_collapsible(f"The other {len(rows) - SHOWN_ROWS:,}", rest))
+    shown = SHOWN_ROWS
+    if summary.contest:
+        shown = SHOWN_ROWS_WITH_CONTEST
+    parts = [
+        make_paragraph(" ".join(notes), "note"),
+        _make_rank_table(rows, rows[:shown], summary.best),
+    ]
+    if len(rows) > shown:
+        rest = _make_rank_table(rows, rows[shown:], summary.best)
+        parts.append(make_collapsible(f"The other {len(rows) - shown:,}", rest))
     return make_section("Ranking", *parts)
 
 
-def _make_rank_table(ranking: Sequence[RankedArch], rows: Sequence[RankedArch]) -> str:
+def _make_rank_table(ranking: Sequence[RankedArch], rows: Sequence[RankedArch], winner: str) -> str:
     """Return a table of some rows of a ranking.
 
     Args:
         ranking: The whole ranking, which decides the columns and the number of decimals. A column
             without values is left out.
         rows: The rows of the table.
+        winner: The architecture that is highlighted.
     """
     # The visible and the collapsed table must have the same number of decimals.
     format_score = formatting.choose_column_format([row.score for row in ranking])
@@ -95,7 +106,7 @@ def _make_rank_table(ranking: Sequence[RankedArch], rows: Sequence[RankedArch]) 
     lines = []
     for row in rows:
         cells = [make_html_cell(column.make_content(row), column.css_class) for column in columns]
-        css_class = "first" if row is ranking[0] else ""
+        css_class = "first" if row.arch == winner else ""
         lines.append(make_row(cells, css_class))
     head = [(column.css_class, column.name) for column in columns]
     return make_table("rank", head, lines)
@@ -177,7 +188,13 @@ def make_size_section(summary: SearchSummary) -> str:
     charts = []
     for name, get_size in sizes.items():
         charts.append(
-            draw_size_scatter(rows, get_size, name, higher_is_better=summary.higher_is_better)
+            draw_size_scatter(
+                rows,
+                get_size,
+                name,
+                higher_is_better=summary.higher_is_better,
+                winner=summary.best,
+            )
         )
     caption = f"{_describe_correlations(rows, sizes)} {_describe_omitted_dots(rows)}".strip()
     pair = f'<div class="pair">{"".join(charts)}</div>'

@@ -7,6 +7,7 @@ from untrained import formatting
 from untrained.formatting import format_count
 from untrained.reports.drawings.draw import draw_diagram
 from untrained.reports.pages.confirmation_sections import make_confirmation_sections
+from untrained.reports.pages.contest_section import make_contest_headline, make_contest_section
 from untrained.reports.pages.document import (
     describe_batched,
     make_command_section,
@@ -50,6 +51,7 @@ def render_search_page(summary: SearchSummary) -> str:
     """Return the whole page."""
     sections = [
         _make_search_header(summary),
+        make_contest_section(summary),
         _make_best_section(summary),
         _make_training_with_warning(summary),
         make_confirmation_sections(summary),
@@ -76,6 +78,16 @@ def make_search_headline(summary: SearchSummary) -> str:
             return "Nothing was scored."
         count = len(summary.failed)
         return f"No architecture has a score: {format_count(count, 'architecture')}, all failed."
+    headline = _describe_best(summary)
+    if summary.contest:
+        headline = make_contest_headline(summary.contest)
+    if summary.training:
+        headline += f" {make_training_headline(summary.training)}"
+    return headline
+
+
+def _describe_best(summary: SearchSummary) -> str:
+    """Return the rank, the score and the size of the winner in a sentence."""
     # A confirmation may select an architecture that is not the first of the ranking.
     archs = [row.arch for row in summary.ranking]
     place = 0
@@ -90,10 +102,7 @@ def make_search_headline(summary: SearchSummary) -> str:
     lead = f"Best of {len(archs):,}"
     if place:
         lead = f"Best of the confirmation trainings, rank {place + 1:,} of {len(archs):,} by score"
-    headline = f"{lead}: {', '.join(facts)}."
-    if summary.training:
-        headline += f" {make_training_headline(summary.training)}"
-    return headline
+    return f"{lead}: {', '.join(facts)}."
 
 
 def _make_search_header(summary: SearchSummary) -> str:
@@ -170,6 +179,9 @@ def _make_search_cost_section(summary: SearchSummary) -> str:
 def _describe_later_cost(summary: SearchSummary) -> str:
     """Return the duration of trainings after the search, which the cost does not include."""
     texts = []
+    if summary.contest:
+        seconds = formatting.format_duration(summary.contest.seconds)
+        texts.append(f"The contest took {seconds}.")
     if summary.confirmation:
         seconds = formatting.format_duration(summary.confirmation.seconds)
         texts.append(f"The confirmation took {seconds}.")
@@ -212,4 +224,9 @@ def _make_search_command_section(summary: SearchSummary) -> str:
     if summary.stopped_early:
         note = "Resumes this search; existing scores are kept."
         return make_command_section(summary.command, note, "Resume")
-    return make_command_section(summary.command, "Repeats this search with the same result.")
+    note = "Repeats this search with the same result."
+    if summary.contest:
+        note = (
+            "Repeats all of it. Trainings depend on the time that they get, so results can differ."
+        )
+    return make_command_section(summary.command, note)

@@ -69,14 +69,24 @@ def draw_size_scatter(
     size_name: str,
     *,
     higher_is_better: bool = True,
+    winner: str | None = None,
 ) -> str:
     """Draw score against size, one dot per architecture that has a size.
 
-    The ten best are highlighted, and a ring marks the best.
+    The ten best are highlighted, and a ring marks the winner.
+
+    Args:
+        ranking: The architectures, best first.
+        get_size: Returns the size of an architecture; None if it is not known.
+        size_name: What the size is.
+        higher_is_better: Direction of the score.
+        winner: The architecture that trainings chose; None for the first of the ranking.
     """
+    if winner is None:
+        winner = ranking[0].arch
     # Parameters or multiply-adds of an architecture may be unknown.
     rows = []
-    for row in select_dots(ranking):
+    for row in select_dots(ranking, winner):
         size = get_size(row)
         if size is not None:
             rows.append((row, size))
@@ -93,7 +103,7 @@ def draw_size_scatter(
         dots.append(_draw_dot(area, row, size, size_name))
     parts = [draw_labelled_axes(area, x_title, y_title), f'<g class="dots">{"".join(dots)}</g>']
     for row, size in rows:
-        if row.rank == ranking[0].rank:
+        if row.arch == winner:
             x = area.x_pixel(size)
             y = area.y_pixel(row.score)
             parts.append(f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="8"/>')
@@ -101,12 +111,15 @@ def draw_size_scatter(
     return wrap_chart(description, (WIDTH, HEIGHT), parts)
 
 
-def select_dots(ranking: Sequence[RankedArch]) -> list[RankedArch]:
-    """Return the rows that a scatter plot draws: all, or the ten best and every n-th other."""
+def select_dots(ranking: Sequence[RankedArch], winner: str | None = None) -> list[RankedArch]:
+    """Return the rows that a scatter plot draws: all, or the ten best and every n-th other.
+
+    The winner is always among them.
+    """
     step = ceil(len(ranking) / MAX_DOTS)
     selected = []
     for i, row in enumerate(ranking):
-        if i < TOP_COUNT or i % step == 0:
+        if i < TOP_COUNT or i % step == 0 or row.arch == winner:
             selected.append(row)
     return selected
 

@@ -1,0 +1,138 @@
+"""Compare groups of networks that were selected in different ways and trained alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, sqrt
+from statistics import fmean, variance
+
+from untrained.runs.ranking import compute_t_quantile
+from untrained.seeds import make_generator
+
+# If there are at most this many ways to split the results into two groups, all are compared, else
+# this many random ones.
+MAX_SPLITS = 20_000
+
+
+@dataclass(frozen=True)
+class TrainedGroup:
+    """Architectures that were selected in the same way, and the result of training each.
+
+    Attributes:
+        name: How they were selected: the name of a proxy, or `random`.
+        about: Description of the selection in a few words.
+        archs: The architectures.
+        results: Accuracy or AUC of each in per cent; None where the training failed.
+    """
+
+    name: str
+    about: str
+    archs: tuple[str, ...]
+    results: tuple[float | None, ...]
+
+    @property
+    def finished_results(self) -> list[float]:
+        """Results of the trainings that did not fail."""
+        return [value for value in self.results if value is not None]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The group of the proxy compared with another group.
+
+    Attributes:
+        against: Name of the other group.
+        difference: Mean of the proxy's group minus mean of the other group.
+        low: Lower end of the 95 % interval of the difference; None with one training per group.
+        high: Upper end of the interval.
+        p: p-value of a permutation test: the fraction of random splits of all results into two
+            groups whose means differ at least as much.
+        shared: Number of architectures that are in both groups.
+    """
+
+    against: str
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    shared: int
+
+    def describe(self, proxy: str) -> str:
+        """Return the comparison and its conclusion in two sentences."""
+        selection = f"by {self.against}"
+        if self.against == "random":
+            selection = "at random"
+        direction = "higher" if self.difference >= 0 else "lower"
+        text = (
+            f"On average, the AUC of the networks selected by {proxy} is "
+            f"{abs(self.difference):.1f} points {direction} than that of the networks selected "
+            f"{selection}"
+        )
+        remarks = []
+        if self.low is not None:
+            remarks.append(f"95 % confidence interval {self.low:+.1f} to {self.high:+.1f}")
+        if self.p is not None:
+            remarks.append(f"p = {self.p:.2g}")
+        if self.shared:
+            verb = "is" if self.shared == 1 else "are"
+            remarks.append(f"{self.shared} {verb} in both groups")
+        if remarks:
+            text += f" ({', '.join(remarks)})"
+        return f"{text}. {self._conclude(proxy)}"
+
+    def _conclude(self, proxy: str) -> str:
+        other = self.against
+        if other == "random":
+            other = "chance"
+        if self.low is None or self.high is None or self.low <= 0 <= self.high:
+            return f"With so few trainings, {proxy} does not differ significantly from {other}."
+        if self.low > 0:
+            return f"Here {proxy} is better than {other}."
+        return f"Here {proxy} is worse than {other}."
+
+
+def compare_groups(first: TrainedGroup, other: TrainedGroup) -> Contrast:
+    """Compare the means of two groups, with a 95 % interval and a permutation test."""
+    a = first.finished_results
+    b = other.finished_results
+    difference = fmean(a) - fmean(b)
+    low = None
+    high = None
+    smaller = min(len(a), len(b))
+    if smaller > 1:
+        standard_error = sqrt(variance(a) / len(a) + variance(b) / len(b))
+        half_width = compute_t_quantile(smaller) * standard_error
+        low = difference - half_width
+        high = difference + half_width
+    shared = len(set(first.archs) & set(other.archs))
+    return Contrast(other.name, difference, low, high, compute_permutation_p(a, b), shared)
+
+
+def compute_permutation_p(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Return the p-value of a permutation test of the difference of two means.
+
+    It is the share of all splits into groups of these sizes whose means differ at least as much.
+    None if a group has fewer than two values.
+    """
+    n = len(a)
+    m = len(b)
+    if min(n, m) < 2:
+        return None
+    values = [*a, *b]
+    splits: list[set[int]] = []
+    if comb(n + m, n) <= MAX_SPLITS:
+        splits = [set(split) for split in combinations(range(n + m), n)]
+    else:
+        rng = make_generator("splits", n, m)
+        for _ in range(MAX_SPLITS):
+            splits.append(set(rng.permutation(n + m)[:n].tolist()))
+    observed = abs(fmean(a) - fmean(b))
+    total = sum(values)
+    as_large = 0
+    for split in splits:
+        inside = sum(values[index] for index in split)
+        difference = abs(inside / n - (total - inside) / m)
+        # Rounding must not exclude the observed split itself.
+        if difference >= observed - 1e-9:
+            as_large += 1
+    return as_large / len(splits)

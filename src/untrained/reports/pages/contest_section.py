@@ -1,0 +1,122 @@
+"""The section about a contest: its networks, their results, and whether the proxy helped."""
+
+from html import escape
+
+from untrained import formatting
+from untrained.formatting import format_count
+from untrained.reports.contest_result import Contest, ContestEntry
+from untrained.reports.pages.html import (
+    DASH,
+    make_code,
+    make_collapsible,
+    make_html_cell,
+    make_legend_entry,
+    make_paragraph,
+    make_row,
+    make_section,
+    make_table,
+    make_text_cell,
+)
+from untrained.reports.search_summary import SearchSummary
+from untrained.reports.svg.contest_charts import draw_accuracy_by_size, draw_accuracy_over_time
+
+
+def make_contest_section(summary: SearchSummary) -> str:
+    """Return the verdict, the charts and the table of a contest; empty without one."""
+    contest = summary.contest
+    if contest is None:
+        return ""
+    paragraphs = [f"<p><b>{escape(contest.verdict)}</b></p>"]
+    for sentence in contest.sentences:
+        paragraphs.append(make_paragraph(sentence))
+    if contest.ended == "interrupted":
+        note = "The contest was interrupted: the best network so far wins."
+        paragraphs.append(make_paragraph(note, "warn"))
+    charts = draw_accuracy_over_time(contest) + draw_accuracy_by_size(contest)
+    legend = make_legend_entry("", "the winner")
+    figure = f'<figure><div class="pair">{charts}</div><figcaption>{legend}</figcaption></figure>'
+    return make_section(
+        "Contest",
+        *paragraphs,
+        figure,
+        _make_contest_table(contest),
+        make_paragraph(_describe_rules(contest), "note"),
+        make_collapsible("The architectures", _make_arch_table(contest)),
+    )
+
+
+def make_contest_headline(contest: Contest) -> str:
+    """Return `Winner of 14 networks: ResNet-20 (known design), 71.2 ± 3.9 %, 382 k parameters.`"""
+    entry = contest.winning_entry
+    count = format_count(len(contest.entries), "network")
+    accuracy = contest.format_accuracy(entry)
+    facts = [entry.selection_text, f"{accuracy} of the validation samples correct"]
+    if entry.params is not None:
+        facts.append(f"{formatting.format_quantity(entry.params)} parameters")
+    return f"Winner of a contest of {count}: {', '.join(facts)}."
+
+
+def _make_contest_table(contest: Contest) -> str:
+    has_latency = any(entry.latency is not None for entry in contest.entries)
+    head = [("num soft", "Network"), ("", "Selected as"), ("num", "Params")]
+    if has_latency:
+        head.append(("num", "Latency"))
+    head += [("num", "Learning rate"), ("num", "Rounds"), ("num", "Epochs")]
+    head += [("num", "Time"), ("num score", "Validation accuracy")]
+    rows = []
+    for entry in contest.entries:
+        is_winner = entry.number == contest.winner_number
+        cells = [_make_number_cell(entry, is_winner), _make_selection_cell(entry)]
+        params = DASH
+        if entry.params is not None:
+            params = formatting.format_quantity(entry.params)
+        cells.append(make_text_cell(params, "num"))
+        if has_latency:
+            latency = DASH
+            if entry.latency is not None:
+                latency = formatting.format_limited_value("max_latency", entry.latency)
+            cells.append(make_text_cell(latency, "num"))
+        cells.append(make_text_cell(f"{entry.rate:g}", "num"))
+        cells.append(make_text_cell(str(len(entry.rounds)), "num"))
+        cells.append(make_text_cell(str(entry.epochs), "num"))
+        cells.append(make_text_cell(formatting.format_duration(entry.seconds), "num"))
+        cells.append(make_text_cell(contest.format_accuracy(entry), "num score"))
+        rows.append(make_row(cells, "first" if is_winner else ""))
+    return make_table("", head, rows)
+
+
+def _make_number_cell(entry: ContestEntry, is_winner: bool) -> str:
+    if is_winner:
+        return make_text_cell(f"winner {entry.number}", "num")
+    return make_text_cell(str(entry.number), "num soft")
+
+
+def _make_selection_cell(entry: ContestEntry) -> str:
+    """Return how an entry was selected, and why it failed, if it did."""
+    content = escape(entry.selection_text)
+    if entry.error:
+        content += f'<div class="note">{escape(entry.error)}</div>'
+    return make_html_cell(content, "")
+
+
+def _make_arch_table(contest: Contest) -> str:
+    rows = []
+    for entry in contest.entries:
+        is_winner = entry.number == contest.winner_number
+        code = make_html_cell(make_code(entry.arch), "arch")
+        cells = [_make_number_cell(entry, is_winner), code]
+        rows.append(make_row(cells, "first" if is_winner else ""))
+    return make_table("", [("num soft", "Network"), ("", "Architecture")], rows)
+
+
+def _describe_rules(contest: Contest) -> str:
+    """Return how the contest works and how long it took."""
+    seconds = formatting.format_duration(contest.seconds)
+    return (
+        f"Every network of a round was trained for the same time on up to "
+        f"{contest.train_samples:,} samples of {contest.data} with the recipe {contest.recipe}, and "
+        f"about a third went on to the next of {format_count(contest.rounds, 'round')}. Accuracy is "
+        f"that on {contest.val_samples:,} other samples, with its 95 % confidence interval. It "
+        "decided between the networks, so that it is slightly too high for the winner. The contest "
+        f"took {seconds}."
+    )

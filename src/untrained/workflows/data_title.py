@@ -1,0 +1,27 @@
+"""The title of a report: the data in words."""
+
+from pathlib import Path
+
+from untrained.data import SOURCES, DataSource
+from untrained.formatting import format_count
+
+
+def describe_data(data: str, source: DataSource) -> str:
+    """Return what the data are and how many, such as "photos: 10 classes, 2,000 pictures".
+
+    Args:
+        data: Name of the data, such as "folder:./photos" or "digits".
+        source: The data. Its parts are opened.
+    """
+    title = data
+    kind, _, address = data.partition(":")
+    if kind in SOURCES and SOURCES[kind].belongs_to_user:
+        # Options of a table follow a question mark.
+        path = Path(address.partition("?")[0])
+        title = path.resolve().name
+    count = sum(len(part) for part in source.parts.values())
+    task = source.task
+    if task.loss == "bce":
+        return f"{title}: {format_count(count, 'row')}"
+    noun = "picture" if len(task.input_shape) == 3 else "sample"
+    return f"{title}: {task.num_classes:,} classes, {format_count(count, noun)}"
