@@ -66,7 +66,7 @@ COMMANDS = {
     "calibrate": "--space --data --label --proxy --trainings --epochs --samples --seed --device --workers --ray "
     "--time-limit --run --data-root --json",
     "reproduce": "experiment --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
-    "train": "network --data --label --recipe --space --epochs --patience --time --input-shape --seed --device --run "
+    "train": "network --data --label --recipe --refit --space --epochs --patience --time --input-shape --seed --device --run "
     "--tensorboard --data-root --json",
     "export": "network --out --space --weights --data --label --input-shape --classes --data-root --json",
     "latency bundle": "--space --run --count --seed --max-params --min-params --max-flops --max-memory "

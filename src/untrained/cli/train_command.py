@@ -35,6 +35,15 @@ def train(
             rich_help_panel=WHAT,
         ),
     ] = None,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            help="Train on the training and the validation part together, and take the weights at "
+            "the end.",
+            rich_help_panel=WHAT,
+        ),
+    ] = False,
     space: SpaceOption = "nasbench201",
     input_shape: InputShapeOption = None,
     seed: Annotated[
@@ -147,6 +156,7 @@ def train(
             device=device,
             seed=seed,
             patience=patience,
+            refit=refit,
             time=time,
             input_shape=shape,
             tensorboard=tensorboard,

@@ -83,6 +83,50 @@ class ImagePart:
         return (pixels - self.mean.reshape(1, -1, 1, 1)) / self.std.reshape(1, -1, 1, 1)
 
 
+@dataclass(frozen=True)
+class JoinedPart:
+    """The samples of two parts, which stay where they are.
+
+    Attributes:
+        first: The first part.
+        second: The second part.
+    """
+
+    first: Part
+    second: Part
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
+        """Make one pass over all samples.
+
+        In a random order, each batch is of one of the two parts, and the batches are mixed. The
+        last batch of each part may be smaller.
+        """
+        iterators = [self.first.batches(size, order), self.second.batches(size, order)]
+        sources = []
+        for index, part in enumerate((self.first, self.second)):
+            sources += [index] * -(-len(part) // size)
+        if order is not None:
+            shuffled = torch.randperm(len(sources), generator=order).tolist()
+            sources = [sources[position] for position in shuffled]
+        for index in sources:
+            yield next(iterators[index])
+
+    def fingerprint(self) -> str:
+        return f"{self.first.fingerprint()} {self.second.fingerprint()}"
+
+
+def join_parts(first: Part, second: Part) -> Part:
+    """Return the samples of two parts of the same data set as one part."""
+    if not isinstance(first, ImagePart) or not isinstance(second, ImagePart):
+        return JoinedPart(first, second)
+    images = torch.cat([first.images, second.images])
+    labels = torch.cat([first.labels, second.labels])
+    return ImagePart(images, labels, first.mean, first.std)
+
+
 def choose_shares(published_parts: Container[str]) -> dict[str, float]:
     """Choose which shares of the training samples become other parts.
 

@@ -1,4 +1,4 @@
-"""The end of a training: evaluate the best weights once on the test part, and make the result."""
+"""The end of a training: evaluate its weights once on the test part, and make the result."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -38,11 +38,13 @@ def evaluate_training(
 ) -> TrainingResult:
     """Load the best weights into the network and evaluate them on the test part.
 
+    Without selection by the validation part, they are the weights at the end.
+
     Args:
         training: The training, after its last step.
         key: Identity of the training.
         ended: Why the training ended: "epochs", "patience" or "time".
-        parts: Train, validation and test part.
+        parts: The test part, and the parts whose sizes are listed in the result.
         class_names: Names of the classes; empty if the data have none.
         command: What to type to repeat the training.
         notes: What was decided from the data, one sentence each.
@@ -52,7 +54,9 @@ def evaluate_training(
         The result, with the network in evaluation mode.
     """
     best = training.best
-    if best is None:
+    if not training.select:
+        best = training.copy_final_weights()
+    elif best is None:
         # The time limit was reached before the end of the first epoch.
         best = training.evaluate_epoch(training.step // training.steps_per_epoch)
     model = training.model

@@ -275,6 +275,15 @@ class Training:
             return self.average.model
         return self.model
 
+    def copy_final_weights(self) -> BestWeights:
+        """Return the weights of `final_model`, without validation metrics."""
+        epoch = -(-self.step // self.steps_per_epoch)
+        kind = "average" if self.average else "weights"
+        weights = {}
+        for name, tensor in self.final_model.state_dict().items():
+            weights[name] = tensor.detach().clone()
+        return BestWeights(epoch, kind, {}, weights)
+
     def _get_quality(self, candidate: BestWeights) -> float:
         """Return the selection metric of some weights, with the sign for which higher is better."""
         return self.metric_sign * candidate.metrics[self.selection_metric]

@@ -42,6 +42,8 @@ class TrainingKey:
         device: The device, or "accelerate".
         input_shape: The requested input shape, such as "3x32x32"; empty for the default.
         patience: Number of epochs without improvement after which the training stops.
+        refit: Whether the validation part was used for training too, without selection.
+        start: Fingerprint of the weights that the training began with; empty for fresh weights.
         code: Fingerprint of the user's code or module.
         samples: Fingerprint of all samples.
         torch: Version of torch.
@@ -56,6 +58,8 @@ class TrainingKey:
     device: str
     input_shape: str = ""
     patience: int | None = None
+    refit: bool = False
+    start: str = ""
     code: str = ""
     samples: str = ""
     torch: str = ""
@@ -80,6 +84,8 @@ class TrainingKey:
                 continue
             if name == "code":
                 differences.append(f"an earlier version of {self.space or self.arch}")
+            elif name == "start":
+                differences.append("other weights to begin with")
             elif name == "samples":
                 differences.append(f"other samples in {self.data} (changed since)")
             else:
@@ -109,9 +115,10 @@ class TrainingResult:
         key: Identity of the training.
         ended: Why the training ended: "epochs", "patience" or "time".
         curve: One row of metrics per epoch.
-        best: Epoch and kind of the best weights, and their validation metrics.
+        best: Epoch and kind of the best weights, and their validation metrics. After a refit there
+            are no validation metrics, and the weights are those at the end.
         loss: Mean loss.
-        samples: Number of samples per part.
+        samples: Number of samples per part. After a refit, `train` includes the validation part.
         task: The task as plain data.
         normalisation: Mean and standard deviation per channel; empty for tables.
         params: Number of parameters.

@@ -5,7 +5,8 @@ So a training that was killed resumes from its last checkpoint and ends with the
 CPU bit for bit. After every epoch, the weights and their moving average are evaluated on the
 validation part: by accuracy or, for clicks, by log loss. The best weights are kept. Of equally good
 epochs, the later one is kept; of equally good weights, the average. The test part is evaluated
-once, at the end, with the best weights.
+once, at the end, with the best weights. A refit also trains on the validation part, and takes the
+weights at the end.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,11 +21,19 @@ from torch import nn
 
 from untrained.command_text import format_options
 from untrained.data.mirror import describe_mirroring
-from untrained.data.parts import TEST, TRAIN, VAL, ImagePart, Part, fingerprint_samples
+from untrained.data.parts import (
+    TEST,
+    TRAIN,
+    VAL,
+    ImagePart,
+    Part,
+    fingerprint_samples,
+    join_parts,
+)
 from untrained.data.registry import belongs_to_user
 from untrained.errors import Interrupted, UsageError
 from untrained.files import remove_partial_writes
-from untrained.identity import read_torch_version
+from untrained.identity import fingerprint_file, read_torch_version
 from untrained.names import is_reference
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
@@ -81,6 +90,8 @@ def train(
     device: str = "cpu",
     seed: int | None = None,
     patience: int | None = None,
+    refit: bool = False,
+    start: str | Path | None = None,
     time: str | None = None,
     checkpoint_every: int = CHECKPOINT_EVERY,
     input_shape: tuple[int, ...] | None = None,
@@ -108,6 +119,11 @@ def train(
         device: A torch device, or "accelerate" for several processes.
         seed: Seed of weights, order and augmentation. The default is that of the run, or 0.
         patience: Stop after this number of epochs without improvement.
+        refit: Whether to train on the training and the validation part together. Nothing is then
+            selected: the result has the moving average of the weights at the end, or the last
+            weights if the recipe has no average.
+        start: File of weights to begin with, such as the model.pt of another training of the same
+            network. The default is fresh weights.
         time: Stop after this time, such as "5m". The same call then continues.
         checkpoint_every: Number of steps between checkpoints.
         input_shape: Input shape of the network, such as (3, 32, 32).
@@ -116,7 +132,7 @@ def train(
         on_progress: Called after every step.
 
     Returns:
-        The result. Its `model` has the best weights and is in evaluation mode.
+        The result. Its `model` has the selected weights and is in evaluation mode.
 
     Raises:
         UsageError: A value is invalid, the network does not fit the data, the folder contains
@@ -142,6 +158,12 @@ def train(
         input_shape = parse_shape(input_shape)
     if run is not None:
         run = parse_path(run, "run")
+    if start is not None:
+        start = parse_path(start, "start")
+    if refit and patience:
+        raise UsageError(
+            "--patience needs the validation part, which --refit trains on; leave one of them out"
+        )
     time_limit = inf
     if time is not None:
         time_limit = parse_duration(time)
@@ -178,6 +200,8 @@ def train(
         device=device,
         input_shape="x".join(str(side) for side in input_shape or ()),
         patience=patience,
+        refit=refit,
+        start=_fingerprint_weights(start),
         code=subject.fingerprint_code(),
         samples=fingerprint_samples(parts),
         torch=read_torch_version(),
@@ -198,7 +222,17 @@ def train(
         model = _load_trained_network(subject, folder, process.device, seed)
         return replace(earlier_result, model=model)
     model = subject.build_network(process.device, seed)
-    training = Training(model, subject.source, loaded_recipe, parts, process, seed)
+    if start is not None:
+        load_weights(model, load_tensors(start), start)
+    counted_parts = parts
+    training_parts = parts
+    if refit:
+        joined_part = join_parts(parts[TRAIN], parts[VAL])
+        training_parts = {TRAIN: joined_part, VAL: parts[VAL]}
+        counted_parts = {TRAIN: joined_part, TEST: parts[TEST]}
+    training = Training(
+        model, subject.source, loaded_recipe, training_parts, process, seed, select=not refit
+    )
     training.resume(folder / CHECKPOINT_FILE, key)
     board = None
     if tensorboard:
@@ -226,7 +260,7 @@ def train(
             training,
             key,
             ended,
-            parts,
+            counted_parts,
             class_names=tuple(subject.source.classes),
             command=_format_command(key, loaded_recipe, folder),
             notes=tuple(notes),
@@ -263,6 +297,20 @@ def _load_recipe(text: str, epochs: int | None) -> Recipe:
     if epochs is not None:
         recipe = recipe.with_options(epochs=epochs)
     return recipe
+
+
+def _fingerprint_weights(path: Path | None) -> str:
+    """Return a fingerprint of a file of weights; empty without a file.
+
+    Raises:
+        UsageError: There is no such file.
+    """
+    if path is None:
+        return ""
+    try:
+        return fingerprint_file(path)[:16]
+    except OSError as error:
+        raise UsageError(f"start={str(path)!r} cannot be read: {error}") from error
 
 
 def _load_parts(subject: TrainingSubject) -> dict[str, Part]:
@@ -365,8 +413,12 @@ def _describe_progress(training: Training) -> Progress:
 
 
 def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
-    """Return the command that repeats a training; empty for a module, which has no name."""
-    if not key.space and not is_reference(key.what):
+    """Return the command that repeats a training.
+
+    It is empty for what a command cannot express: a module, and weights to begin with.
+    """
+    is_named = bool(key.space) or is_reference(key.what)
+    if not is_named or key.start:
         return ""
     options: dict[str, Any] = {
         "space": key.space,
@@ -378,7 +430,10 @@ def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
         "patience": key.patience,
         "run": str(folder),
     }
-    return f"untrained train {quote(key.what)} {format_options(train, options)}"
+    command = f"untrained train {quote(key.what)} {format_options(train, options)}"
+    if key.refit:
+        command += " --refit"
+    return command
 
 
 class TensorBoardWriter:

@@ -56,8 +56,11 @@ def format_metrics(progress: Progress) -> str:
     loss = progress.metrics["loss"]
     val_loss = progress.metrics["val_loss"]
     val_accuracy = progress.metrics["val_accuracy"]
-    if loss is None or val_loss is None:
+    if loss is None:
         return ""
+    if val_loss is None:
+        # A refit has no validation part.
+        return f"loss {loss:.3f}"
     if val_accuracy is None:
         # Click-through models have no accuracy; their validation result is the log loss.
         return f"loss {loss:.3f}, validation {val_loss:.4f}"
@@ -68,7 +71,7 @@ def show_training_result(result: TrainingResult, page: Path) -> None:
     """Print the result, the selected epoch, the cost and the paths of the files."""
     console = SafeConsole()
     console.print(f"[bold]{make_training_headline(result)}[/]", highlight=False)
-    console.print_plain(f"selected on the validation part: {_describe_selection(result)}")
+    console.print_plain(_describe_selection(result))
     if result.ended == "time":
         console.print_plain("stopped early: --time was reached; the same command resumes")
     elif result.ended != "epochs":
@@ -84,14 +87,18 @@ def show_training_result(result: TrainingResult, page: Path) -> None:
 
 
 def _describe_selection(result: TrainingResult) -> str:
-    """Return `the weights of epoch 3, 91.20 %`."""
+    """Return `selected on the validation part: the weights of epoch 3, 91.20 %`."""
     selected = result.best
     kind = "the moving average" if selected["kind"] == "average" else "the weights"
+    if result.key.refit:
+        return (
+            f"trained on the training and the validation part: {kind} of epoch {selected['epoch']}"
+        )
     if result.predicts_clicks:
         quality = f"log loss {selected['loss']:.4f}"
     else:
         quality = f"{100 * selected['accuracy']:.2f} %"
-    return f"{kind} of epoch {selected['epoch']}, {quality}"
+    return f"selected on the validation part: {kind} of epoch {selected['epoch']}, {quality}"
 
 
 def _format_cost(result: TrainingResult) -> str:

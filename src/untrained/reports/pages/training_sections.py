@@ -70,6 +70,8 @@ def list_training_settings(training: TrainingResult) -> dict[str, str]:
         if name != "name":
             settings[name] = str(value)
     settings["seed"] = str(key.seed)
+    if key.refit:
+        settings["refit"] = str(key.refit)
     return settings
 
 
@@ -86,6 +88,7 @@ def _format_percent(fraction: float | None) -> str:
 def _make_result_section(training: TrainingResult) -> str:
     best = training.best
     samples = training.samples
+    refit = training.key.refit
     facts = {}
     if training.predicts_clicks:
         test_result = _format_log_loss(training.loss, training.auc)
@@ -95,13 +98,17 @@ def _make_result_section(training: TrainingResult) -> str:
             facts["Normalised entropy"] = (
                 f"{ratio} of the log loss of always predicting the mean click rate"
             )
-        val_result = _format_log_loss(best["loss"], best.get("auc"))
-        facts["Validation log loss"] = f"{val_result} on {format_count(samples['val'], 'sample')}"
+        if not refit:
+            val_result = _format_log_loss(best["loss"], best.get("auc"))
+            val_samples = format_count(samples["val"], "sample")
+            facts["Validation log loss"] = f"{val_result} on {val_samples}"
     else:
         test_result = _format_percent(training.accuracy)
         facts["Test accuracy"] = f"{test_result} on {format_count(samples['test'], 'sample')}"
-        val_result = _format_percent(best["accuracy"])
-        facts["Validation accuracy"] = f"{val_result} on {format_count(samples['val'], 'sample')}"
+        if not refit:
+            val_result = _format_percent(best["accuracy"])
+            val_samples = format_count(samples["val"], "sample")
+            facts["Validation accuracy"] = f"{val_result} on {val_samples}"
     rate = "not measured: no complete epoch"
     if training.curve:
         rate = f"{training.samples_per_second:,.0f}"
@@ -113,10 +120,19 @@ def _make_result_section(training: TrainingResult) -> str:
     weights = "the weights"
     if best["kind"] == "average":
         weights = "the moving average of the weights"
-    note = (
-        f"{_ENDINGS.get(training.ended, '')} The validation data selected {weights} after epoch "
-        f"{best['epoch']}. The test data was used once, after this selection."
+    choice = (
+        f"The validation data selected {weights} after epoch {best['epoch']}. The test data was "
+        "used once, after this selection."
     )
+    if refit:
+        choice = (
+            "The validation data was used for training, so that nothing was selected: the result "
+            f"is {weights} after epoch {best['epoch']}. The test data was used once, at the end."
+        )
+    sentences = [_ENDINGS.get(training.ended, ""), choice]
+    for decision in training.notes:
+        sentences.append(f"{decision[0].upper()}{decision[1:]}.")
+    note = " ".join(sentences)
     return make_section("Training", make_fact_list(facts), make_paragraph(note, "note"))
 
 
@@ -127,8 +143,11 @@ def _make_curves_section(training: TrainingResult) -> str:
         return ""
     epochs = _list_numbers(curve, "epoch")
     training_loss = Curve("training", epochs, _list_numbers(curve, "loss"))
-    validation_loss = Curve("validation", epochs, _list_numbers(curve, "val_loss"))
-    losses = (training_loss, validation_loss)
+    losses: tuple[Curve, ...] = (training_loss,)
+    # A refit has no validation part.
+    if "val_loss" in curve[0]:
+        validation_loss = Curve("validation", epochs, _list_numbers(curve, "val_loss"))
+        losses = (training_loss, validation_loss)
     figures = [draw_figure(Plot("Loss", "epoch", "loss", losses, joined=True))]
     metric = "AUC" if training.predicts_clicks else "Accuracy"
     key = f"val_{metric.lower()}"
