@@ -24,16 +24,12 @@ class LimitStatus:
         text: The limit as the user typed it.
         rejected: Number of proposed architectures that violated it.
         value: Value of the winner; None without a winner, or if it cannot be measured.
-        source: Where the value comes from, if that is not obvious.
-        predicted: Whether the value is a prediction.
     """
 
     limit: str
     text: str
     rejected: int
     value: float | None
-    source: str = ""
-    predicted: bool = False
 
 
 class SearchLimits:
@@ -119,19 +115,19 @@ class SearchLimits:
             self.max_latency.measure_finalists(records, rank, list_contenders)
 
     def describe(self, winner: Arch | None) -> list[dict[str, Any]]:
-        """Return every limit with the value of the winner, as plain rows for `run.json`."""
+        """Return every limit with the value of the winner, as plain rows for `run.json`.
+
+        If the latency comes from a table, its row also has `source`, a text, and `predicted`.
+        """
         rows = []
         for name, text in self.texts.items():
             value = self._measure_value(name, winner)
-            status = LimitStatus(name, text, self.space.rejected[name], value)
+            row = asdict(LimitStatus(name, text, self.space.rejected[name], value))
             table = self.max_latency
             if name == "max_latency" and isinstance(table, TableLatency) and winner is not None:
-                status = replace(
-                    status,
-                    source=table.describe_source(winner),
-                    predicted=table.is_predicted(winner),
-                )
-            rows.append(asdict(status))
+                row["source"] = table.describe_source(winner)
+                row["predicted"] = table.is_predicted(winner)
+            rows.append(row)
         return rows
 
     def list_requests(self) -> list[ScoreRequest]:
