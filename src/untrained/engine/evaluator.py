@@ -3,7 +3,7 @@
 `ProxyEvaluator` scores networks with proxies. Tables of known results and short trainings are
 evaluators too, so a strategy does not depend on where its records come from. Path of a request:
 
-    ProxyEvaluator -> Executor (executors/) -> Worker (worker.py) -> BuiltNetwork (built_network.py)
+    ProxyEvaluator -> Executor (executors/) -> Worker and its BuiltNetwork (worker.py)
 
 Requests whose records are in the store are not sent. New records are stored as soon as they arrive,
 by the process that runs the evaluator and no other.

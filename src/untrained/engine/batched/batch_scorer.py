@@ -14,19 +14,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import torch
 
-from untrained.engine.built_network import BuiltNetwork
+from untrained.engine.worker import BuiltNetwork, RequestGroup, Worker
 from untrained.errors import UsageError, is_out_of_memory
 from untrained.probe import Probe
 from untrained.probe.batched.plan import MeasurementPlan
 from untrained.probe.batched.signatures import SignatureCache
 from untrained.types import Record, ScoreRequest
-
-if TYPE_CHECKING:
-    from untrained.engine.worker import RequestGroup, Worker
 
 # Largest image for which a pass of many networks is faster on a CPU. With larger images, a single
 # network keeps the CPU busy (`benchmarks/population.py`).
@@ -45,7 +41,7 @@ class BatchScorer:
         pass_size: Number of networks per pass. It shrinks to what fits into memory.
     """
 
-    def __init__(self, worker: "Worker", pass_size: int) -> None:
+    def __init__(self, worker: Worker, pass_size: int) -> None:
         self.pass_size = pass_size
         self._worker = worker
         # What to measure in a pass, by the proxies that will read it. A measure is the name and the
@@ -55,7 +51,7 @@ class BatchScorer:
         # The largest part of the current pass that fitted into memory.
         self._largest_fit = 1
 
-    def score_groups(self, groups: Sequence["RequestGroup"]) -> Iterator[list[Record]]:
+    def score_groups(self, groups: Sequence[RequestGroup]) -> Iterator[list[Record]]:
         """Score networks and yield the records of each, in the order of `groups`."""
         # All networks of a pass must be scored with the same proxies.
         for measures, consecutive_groups in groupby(groups, _get_measures):
@@ -86,7 +82,7 @@ class BatchScorer:
         return first_channel.numel() <= MAX_CPU_PIXELS
 
     def _score_portion(
-        self, portion: Sequence["RequestGroup"], measures: tuple[str, ...]
+        self, portion: Sequence[RequestGroup], measures: tuple[str, ...]
     ) -> list[list[Record]]:
         """Score networks in one pass, or in halves if they do not fit into memory."""
         if len(portion) == 1:
@@ -101,7 +97,7 @@ class BatchScorer:
         second_half = self._score_portion(portion[middle:], measures)
         return first_half + second_half
 
-    def _score_alone(self, requests: "RequestGroup", measures: tuple[str, ...]) -> list[Record]:
+    def _score_alone(self, requests: RequestGroup, measures: tuple[str, ...]) -> list[Record]:
         """Score one network. The first with these proxies also determines the plan of a pass."""
         network = BuiltNetwork(self._worker, requests[0])
         records = network.score_all(requests)
@@ -121,7 +117,7 @@ class BatchScorer:
         return records
 
     def _score_in_one_pass(
-        self, portion: Sequence["RequestGroup"], plan: MeasurementPlan
+        self, portion: Sequence[RequestGroup], plan: MeasurementPlan
     ) -> list[list[Record]] | None:
         """Measure networks in one pass and score them.
 
