@@ -405,7 +405,7 @@ def test_an_empty_study_has_a_page() -> None:
 
 def test_the_header_shows_the_advice_and_its_command() -> None:
     page = render_benchmark_page(
-        make_study(advice="Search by meco.", following="untrained search --proxy auto")
+        make_study(advice="Search by meco.", next_command="untrained search --proxy auto")
     )
     head = page[: page.index("</header>")]
     assert "Search by meco." in head

@@ -109,7 +109,7 @@ def write_training(folder: Path) -> None:
 
 def write_benchmark(folder: Path) -> None:
     make_study(
-        archs=12, proxies=6, folder=str(folder), advice="do", following="untrained search"
+        archs=12, proxies=6, folder=str(folder), advice="do", next_command="untrained search"
     ).save()
 
 

@@ -130,7 +130,8 @@ def test_a_search_uses_the_calibration_of_its_space(own_space):
     }
     assert all(0 <= accuracy <= 100 for accuracy in calibration.truth)
     assert (
-        calibration.following == f"untrained search --space {own_space} --data digits --proxy auto"
+        calibration.next_command
+        == f"untrained search --space {own_space} --data digits --proxy auto"
     )
     with Store(Path(calibration.folder) / "records.sqlite") as store:
         before = len(store)
@@ -167,7 +168,7 @@ def test_the_command_after_a_calibration_in_another_folder_names_the_proxy(own_s
     options = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
     calibration = calibrate(own_space, "params", "digits", **options, run="elsewhere")
     assert (
-        calibration.following
+        calibration.next_command
         == f"untrained search --space {own_space} --data digits --proxy {calibration.recommended}"
     )
 

@@ -60,10 +60,10 @@ def choose_diverse_columns(columns: Columns, limit: float = 0.8) -> list[str]:
     """
     names = list(columns)
     rho = compute_rank_correlations(columns)
-    consensus = rho.sum(1) - rho.diagonal()
+    total_agreement = rho.sum(1) - rho.diagonal()
     chosen_indices: list[int] = []
-    for index in np.argsort(-consensus, kind="stable"):
-        if consensus[index] <= 0:
+    for index in np.argsort(-total_agreement, kind="stable"):
+        if total_agreement[index] <= 0:
             continue
         if any(rho[index][other] > limit for other in chosen_indices):
             continue

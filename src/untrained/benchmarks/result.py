@@ -110,7 +110,7 @@ class BenchmarkResult:
         made_on: Date and time.
         folder: Where the result is kept.
         advice: Recommended next step, in one sentence.
-        following: The command for the next step.
+        next_command: The command for the next step.
         recommended: The proxy to search with.
     """
 
@@ -131,7 +131,7 @@ class BenchmarkResult:
     made_on: str = ""
     folder: str = ""
     advice: str = ""
-    following: str = ""
+    next_command: str = ""
     recommended: str = ""
 
     def rows(self) -> list[dict[str, object]]:

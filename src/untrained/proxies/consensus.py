@@ -127,17 +127,15 @@ class Consensus:
 
             w_j = max(0, R[j, anchor]) / sum_i R[i, j]^4
 
-        R are the rank correlations between members on the reference sample. The sum counts the
-        copies of a member, itself included. The fourth power hardly counts members that agree only
-        because both grow with size.
+        R are the rank correlations between members on the reference sample. The sum is the number
+        of near-duplicates of a member, including itself: due to the fourth power, members that agree
+        only because both grow with size hardly add to it. With fewer than `MIN_REFERENCE`
+        architectures, or if the anchor failed on most of them, all members have the same weight.
 
         Args:
             reference: Scores of the reference architectures, such that higher is better.
             anchor: The member that the others are compared with.
             size_members: Members that measure nothing but the size of a network.
-
-        With fewer than `MIN_REFERENCE` architectures, or if the anchor failed on most of them, all
-        members have the same weight.
         """
         columns = {name: np.asarray(column, np.float64) for name, column in reference.items()}
         count = len(columns[anchor])
@@ -154,11 +152,11 @@ class Consensus:
         R = _correlate_members(usable)
         weights = {}
         if anchor in usable and count >= MIN_REFERENCE:
-            copies = (R**4).sum(0)
+            duplicates = (R**4).sum(0)
             for j, name in enumerate(names):
                 r = R[j, names.index(anchor)]
                 if r > 0:
-                    weights[name] = float(r / copies[j])
+                    weights[name] = float(r / duplicates[j])
                 else:
                     left_out[name] = f"has the rank correlation {r:.2f} with {anchor}"
         else:

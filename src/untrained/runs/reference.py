@@ -6,7 +6,7 @@ it is recorded like any other score. Its key names the reference by a fingerprin
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from hashlib import sha256
 from math import nan
 from statistics import fmean
@@ -181,5 +181,6 @@ def _fingerprint_records(records: Iterable[Record]) -> str:
         outcome: float | Failure | None = record.value
         if record.error is not None:
             outcome = record.error
-        digest.update(f"{record.key} {outcome!r}".encode())
+        # Only the values of the key count, so that a new name of a field changes nothing.
+        digest.update(f"{astuple(record.key)} {outcome!r}".encode())
     return digest.hexdigest()[:16]

@@ -1,5 +1,4 @@
-"""The MnasNet-like space of Accel-NASBench (Ahmad et al., 2023), whose ImageNet accuracies are
-known.
+"""The MnasNet-like space of Accel-NASBench (Ahmad et al., 2023), with known ImageNet accuracies.
 
 Stem, seven blocks of inverted residual layers, a 1x1 convolution to 1,280 channels, pooling and a
 linear classifier. Each block chooses its expansion `e`, kernel `k`, number of layers `l` and

@@ -196,7 +196,7 @@ def calibrate(
             _describe_certainty(ranked, len(archs), target),
         ),
         advice=_make_advice(ranked, best, recommended),
-        following=(
+        next_command=(
             f"untrained search --space {quote(space)} --data {quote(data)} "
             f"--proxy {quote(next_proxy)}"
         ),

@@ -20,7 +20,7 @@ def show_benchmark_result(result: BenchmarkResult, page: Path) -> None:
     """
     console = SafeConsole()
     console.print(_make_table(result, wide=console.width >= WIDE_TERMINAL))
-    for line in (*result.notes, result.advice, result.following):
+    for line in (*result.notes, result.advice, result.next_command):
         if line:
             console.print_plain(line)
     console.print_plain(f"report: {page}", wrap=False)

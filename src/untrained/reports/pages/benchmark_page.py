@@ -149,8 +149,8 @@ def _make_benchmark_header(result: BenchmarkResult) -> str:
         parts.append(make_paragraph(note, "note"))
     if result.advice:
         parts.append(make_paragraph(result.advice))
-    if result.following:
-        parts.append(make_copyable(result.following))
+    if result.next_command:
+        parts.append(make_copyable(result.next_command))
     return make_header(
         "benchmark report", result.made_on, result.title, make_verdict(result), *parts
     )
