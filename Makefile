@@ -21,6 +21,7 @@ demo: setup        ## the main job: score 100 NAS-Bench-201 networks and write a
 
 lint: setup        ## what pre-commit runs
 	$(BIN)/ruff check .
+	$(BIN)/ruff check --select E501 --line-length 100 src
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports --no-cache

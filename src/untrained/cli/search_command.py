@@ -147,7 +147,7 @@ def search(
     time: Annotated[
         str | None,
         typer.Option(
-            help="Time for everything: scoring, the contest, the training for --export: 30m, 1h30m.",
+            help="Time for everything: scoring, contest, training for --export: 30m, 1h30m.",
             rich_help_panel=BUDGET,
         ),
     ] = None,

@@ -128,8 +128,8 @@ class Consensus:
             w_j = max(0, R[j, anchor]) / sum_i R[i, j]^4
 
         R are the rank correlations between members on the reference sample. The sum is the number
-        of near-duplicates of a member, including itself: due to the fourth power, members that agree
-        only because both grow with size hardly add to it. With fewer than `MIN_REFERENCE`
+        of near-duplicates of a member, including itself: due to the fourth power, members that
+        agree only because both grow with size hardly add to it. With fewer than `MIN_REFERENCE`
         architectures, or if the anchor failed on most of them, all members have the same weight.
 
         Args:

@@ -1,9 +1,9 @@
 """How well `consensus` ranks the families of networks whose accuracies are known.
 
-The figures are the output of `python benchmarks/consensus_weights.py --scores FOLDER` on 2026-11-18;
-docs/results/consensus.md says what they are based on. Agreement is no measure of quality: of the five
-families, the one with the highest agreement is ranked worst. What it tells is how much depends on the
-choice of the members.
+The figures are the output of `python benchmarks/consensus_weights.py --scores FOLDER` on
+2026-11-18; docs/results/consensus.md says what they are based on. Agreement is no measure of
+quality: of the five families, the one with the highest agreement is ranked worst. What it tells is
+how much depends on the choice of the members.
 """
 
 from collections.abc import Sequence

@@ -7,7 +7,7 @@ linear classifier without hidden layer.
 
 | design | paper |
 |---|---|
-| ResNet-12, ResNet-14, ResNet-20 | He et al., CVPR 2016 (arXiv:1512.03385), section 4.2, of 6n + 2 layers |
+| ResNet-12, ResNet-14, ResNet-20 | He et al., CVPR 2016 (arXiv:1512.03385), section 4.2 |
 | ResNet-18 | the same paper, table 1 |
 | MobileNetV2 | Sandler et al., CVPR 2018 (arXiv:1801.04381), table 2 |
 | MobileNetV3-like | Howard et al., ICCV 2019 (arXiv:1905.02244), table 1 |

@@ -1,4 +1,4 @@
-"""Known designs of a space as candidates of a search: `WithKnownDesigns` adds them to a strategy."""
+"""Known designs of a space as candidates of a search; `WithKnownDesigns` adds them."""
 
 from collections.abc import Sequence
 

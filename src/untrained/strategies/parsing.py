@@ -93,7 +93,7 @@ class StrategySpec:
 
     @property
     def proposes_freely(self) -> bool:
-        """Whether proposals come from neither a supernet nor a pool, so that others may be added."""
+        """Whether others may be added: proposals come from neither a supernet nor a pool."""
         return not {"source", "evaluate_pool"}.intersection(self.strategy_class.needs)
 
     @property

@@ -1,4 +1,4 @@
-"""A contest between networks: many are trained briefly, the best of them longer (successive halving).
+"""A contest between networks: many are trained briefly, the best longer (successive halving).
 
 The entries are the best architectures of a search by its proxy, the largest ones, random ones and
 the known designs of the space. Each round trains every remaining entry for the same time, and about
@@ -54,9 +54,9 @@ STAGE = "contest"
 KEEP = 1 / 3
 # Number of entries in the last round.
 FINALISTS = 2
-# Longest training of an entry in each round, in epochs. Small data sets need less time than allowed.
+# Longest training of an entry in each round, in epochs. Small data need less time than allowed.
 MAX_EPOCHS = (4, 12, 36)
-# Each round lasts at least this many epochs of the median entry. Large data sets are thinned for it.
+# Each round lasts at least this many epochs of the median entry. Large data are thinned for it.
 MIN_EPOCHS = 3
 MIN_SAMPLES = 500
 # Fraction of the samples that entries are compared on, and the largest number of them.

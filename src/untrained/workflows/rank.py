@@ -230,7 +230,8 @@ def rank(
         >>> from torch import nn
         >>> import untrained as ut
         >>> def make_net(width):
-        ...     return nn.Sequential(nn.Flatten(), nn.Linear(48, width), nn.ReLU(), nn.Linear(width, 4))
+        ...     hidden = nn.Linear(48, width)
+        ...     return nn.Sequential(nn.Flatten(), hidden, nn.ReLU(), nn.Linear(width, 4))
         >>> ranking = ut.rank([make_net(2), make_net(8), make_net(32)], input_shape=(3, 4, 4))
         >>> [row["params"] for row in ranking.rows()]
         [1700.0, 428.0, 110.0]

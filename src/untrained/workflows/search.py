@@ -91,7 +91,7 @@ class SearchResult:
 
     @property
     def best(self) -> Arch:
-        """The winner: the architecture that short trainings chose, else the first of the ranking."""
+        """The winner: the best by short trainings, else the first of the ranking."""
         if not self.ranking.standings:
             raise UsageError(
                 "no architecture could be scored, so there is no best one; the report says why"

@@ -15,7 +15,7 @@ from untrained.reports.contest_result import Contest
 
 
 def show_contest(contest: Contest) -> None:
-    """Print all entries of a contest, the winner marked, the verdict and whether the proxy helped."""
+    """Print the entries of a contest with its winner, and whether the proxy helped."""
     console = SafeConsole()
     console.print(_make_contest_table(contest))
     for entry in contest.entries:
