@@ -1,9 +1,12 @@
 """The space of convolutional networks for pictures: sizes, shapes and blocks."""
 
+import numpy as np
 import pytest
 import torch
 
+from untrained import train
 from untrained.config import LatencyLimit, Limits
+from untrained.errors import UsageError
 from untrained.spaces import load_space
 from untrained.spaces.convnet import (
     LARGE_WIDTHS,
@@ -15,8 +18,10 @@ from untrained.spaces.convnet import (
     count_stem_halvings,
     plan_blocks,
 )
+from untrained.spaces.convnet_designs import NAMED_NETWORKS
 from untrained.strategies.limits import ConstrainedSpace
 from untrained.types import Task
+from untrained.workflows.subject import load_subject
 
 space = load_space("convnet")
 
@@ -179,3 +184,56 @@ def test_known_designs_are_narrower_if_they_are_too_slow():
 def test_known_designs_without_limits_have_the_width_that_they_were_written_with():
     assert ConstrainedSpace(space).list_known_designs() == space.known_designs()
     assert space.known_designs()["ResNet-18"]["width"] == 64
+
+
+# ------------------------------------------------------------------------------- named networks
+
+
+def test_resnet18_has_the_published_stages():
+    """He et al., table 1: two blocks each of 64, 128, 256 and 512 channels."""
+    arch = space.parse(NAMED_NETWORKS["resnet18"])
+    stages = plan_blocks(arch)
+    assert [blocks[0].cout for blocks in stages] == [64, 128, 256, 512]
+    assert [len(blocks) for blocks in stages] == [2, 2, 2, 2]
+    assert [blocks[0].stride for blocks in stages] == [1, 2, 2, 2]
+    # Known for ten classes and a 3x3 stem: 11,173,962 parameters.
+    assert space.counts(arch).params == 11_173_962
+
+
+def test_all_named_networks_are_in_the_space():
+    assert {"resnet18", "resnet20", "mobilenetv2", "convnext"} <= set(NAMED_NETWORKS)
+    for text in NAMED_NETWORKS.values():
+        assert str(space.parse(text)) == text
+
+
+def test_commands_take_the_names_of_known_networks():
+    subject = load_subject("resnet20", "nasbench201", "cpu")
+    assert subject.arch == space.parse(NAMED_NETWORKS["resnet20"])
+    assert subject.space is space
+    network = subject.build(Task("noise", (3, 32, 32), 7))
+    assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
+
+
+def test_a_mistyped_name_is_answered_with_similar_ones():
+    with pytest.raises(UsageError, match=r"no network is called 'resnt18'; did you mean resnet18"):
+        load_subject("resnt18", "nasbench201", "cpu")
+
+
+def test_a_known_network_can_be_trained(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
+    np.savez(tmp_path / "mine.npz", x=images, y=np.arange(40) % 4)
+    result = train(
+        "resnet12",
+        f"npz:{tmp_path / 'mine.npz'}",
+        "quick(epochs=1,batch=8)",
+        input_shape=(3, 8, 8),
+        run=tmp_path / "run",
+    )
+    assert result.key.arch == NAMED_NETWORKS["resnet12"]
+    assert result.key.space == "convnet"
+    # 32, 64 and 128 channels, and four classes instead of ten.
+    assert result.params == count_resnet_params(32) - 6 * 129
+    with pytest.raises(
+        UsageError, match=r"no run folder is called resnt12, .*did you mean resnet12"
+    ):
+        train("resnt12", data="digits")

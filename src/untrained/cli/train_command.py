@@ -24,7 +24,8 @@ def train(
     network: Annotated[
         str,
         typer.Argument(
-            help="Run folder (for its winner), architecture string or ./file.py:factory.",
+            help="Run folder (for its winner), architecture string, ./file.py:factory, or a known "
+            "network: resnet18, resnet20, mobilenetv2, convnext, ...",
         ),
     ],
     recipe: Annotated[

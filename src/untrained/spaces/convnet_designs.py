@@ -138,6 +138,22 @@ DESIGNS = (
 )
 
 
+# The side of the pictures that networks with a name were published for.
+_NAMED_SIDE = 32
+
+
+def _list_named_networks() -> dict[str, str]:
+    networks = {}
+    for design in DESIGNS:
+        name = design.name.lower().removesuffix("-like").replace("-", "")
+        networks[name] = design.write(_NAMED_SIDE)
+    return networks
+
+
+# Architectures of `convnet` that users may name, such as "resnet18", at their usual widths.
+NAMED_NETWORKS = _list_named_networks()
+
+
 def write_designs(side: int) -> dict[str, str]:
     """Return the designs for pictures of a side after the stem: architectures by name."""
     designs = {}

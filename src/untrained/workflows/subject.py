@@ -7,6 +7,7 @@ shape. Scoring, training and export use both.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from untrained.config import DEFAULT_DATA
 from untrained.data import DataSource, load_data
 from untrained.data.samples import DATASET_NAME, open_samples
-from untrained.errors import Unscorable, UsageError, is_out_of_memory
+from untrained.errors import Unscorable, UsageError, is_out_of_memory, unknown_name_error
 from untrained.formatting import format_count
 from untrained.names import (
     find_path_error,
@@ -27,6 +28,7 @@ from untrained.names import (
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.spaces import SPACES, Space, fingerprint_space, load_space
+from untrained.spaces.convnet_designs import NAMED_NETWORKS
 from untrained.types import Arch, Batch, Task
 from untrained.user_code import is_path
 from untrained.workflows.timm_models import build_timm_model, get_timm_input_shape, is_timm_name
@@ -77,7 +79,8 @@ def load_subject(
     """Load a network in one of the forms that a user can name.
 
     Args:
-        network: A module, the name of a factory or of a timm model, an architecture or its text.
+        network: A module, the name of a factory or of a timm model, an architecture or its text, or
+            the name of a known network such as "resnet18".
         space: The space of architectures that are named by their text.
         device: Device on which the network is built.
         copy_module: Whether `build` returns copies of a module, because they will be trained.
@@ -87,6 +90,7 @@ def load_subject(
     """
     if isinstance(network, nn.Module):
         return _load_module(network, device, copy_module)
+    network = replace_known_name(network)
     if isinstance(network, str) and is_timm_name(network):
         return _load_timm_model(network)
     if isinstance(network, str) and is_reference(network):
@@ -108,12 +112,23 @@ def load_subject(
     )
 
 
+def replace_known_name(network: object) -> object:
+    """Return the architecture of a known network such as "resnet18"; anything else as it is."""
+    if isinstance(network, str) and network in NAMED_NETWORKS:
+        return SPACES["convnet"].parse(NAMED_NETWORKS[network])
+    return network
+
+
 def _parse_arch(text: str, space: str | Space) -> Arch:
     try:
         return load_space(space).parse(text)
     except UsageError as error:
-        # For a file or a folder, a message about a malformed architecture would be misleading.
-        raise find_path_error(text) or error from None
+        # For a file, a folder or a mistyped name, a message about a malformed architecture would be
+        # misleading.
+        path_error = find_path_error(text)
+        if path_error is None and get_close_matches(text, NAMED_NETWORKS, cutoff=0.7):
+            raise unknown_name_error("network", text, NAMED_NETWORKS) from None
+        raise path_error or error from None
 
 
 def unknown_network_error(network: object) -> UsageError:

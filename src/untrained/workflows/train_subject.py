@@ -28,9 +28,16 @@ from untrained.runs.folder import make_file_name
 from untrained.runs.winner import choose_trusted_space, read_winner
 from untrained.seeds import derive_seed
 from untrained.spaces import Space, load_space
+from untrained.spaces.convnet_designs import NAMED_NETWORKS
 from untrained.training.recipes import Recipe
 from untrained.types import Arch
-from untrained.workflows.subject import Subject, find_space_of, load_source_for, load_subject
+from untrained.workflows.subject import (
+    Subject,
+    find_space_of,
+    load_source_for,
+    load_subject,
+    replace_known_name,
+)
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,8 @@ def resolve_subject(
     if isinstance(network, str | Path | Arch):
         name = str(network)
     run_folder = find_run_folder(network)
+    if run_folder is None:
+        network = replace_known_name(network)
     seed = 0
     if run_folder:
         winner = read_winner(run_folder)
@@ -169,10 +178,11 @@ def parse_subject(network: object, space: str | Space, device: str) -> Subject:
             raise
         run_files = [*Path().glob("*/run.json"), *Path().glob("runs/*/run.json")]
         run_folders = [str(file.parent) for file in run_files]
-        similar_folders = get_close_matches(network, run_folders, n=2, cutoff=0.5)
-        hint = "give runs/NAME, an architecture or ./my_net.py:make_net"
-        if similar_folders:
-            hint = f"did you mean {' or '.join(similar_folders)}?"
+        similar_names = get_close_matches(network, run_folders, n=2, cutoff=0.5)
+        similar_names += get_close_matches(network, NAMED_NETWORKS, n=2, cutoff=0.7)
+        hint = "give runs/NAME, an architecture, ./my_net.py:make_net or a name such as resnet18"
+        if similar_names:
+            hint = f"did you mean {' or '.join(similar_names)}?"
         space_name = load_space(space).name
         message = (
             f"no run folder is called {network}, and {space_name} has no such architecture; {hint}"
