@@ -110,7 +110,7 @@ def test_the_page_on_your_own_images_works_as_written(tmp_path, monkeypatch, cap
             app(words)
         assert exit_.value.code == 0, command
     shown = capsys.readouterr()
-    summary = "40 pictures in 2 classes: 28 for training, 6 for validation, 6 for testing"
+    summary = "40 pictures in 2 classes: 30 for training, 6 for validation, 4 for testing"
     assert summary in shown.out
     assert summary in shown.err
     assert "network input 48x48" in shown.err

@@ -1,4 +1,4 @@
-"""`untrained train`, and confirmation trainings of `untrained search`."""
+"""`untrained train`, and the contest of `untrained search`."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def test_a_batch_larger_than_the_data_gives_a_warning_with_a_better_recipe(run_c
     (project / "net.py").write_text(NETWORK)
     command = make_train_command(project, epochs=1)
     text = " ".join(run_cli(*command, "--recipe", "quick", "--run", "few")[1].split())
-    pattern = r'warning: the batch size 64 is larger than the 42 training samples, .*; for more steps: --recipe "([^"]+)"'
+    pattern = r'warning: the batch size 64 is larger than the 45 training samples, .*; for more steps: --recipe "([^"]+)"'
     (better,) = re.findall(pattern, text)
     assert better == "quick(epochs=1,batch=8)"
     code, out, _ = run_cli(*command[:-2], "--recipe", better, "--run", "more")
@@ -171,21 +171,32 @@ def test_a_wrong_training_is_refused_in_one_line(run_cli):
     assert "name the data to train on" in read_usage_error(run_cli("train", "./mine.py:make"))
 
 
-def test_a_search_on_user_data_confirms_the_best(run_cli, project):
+def test_a_search_on_user_data_ends_with_a_contest(run_cli, project):
     command = [write_archive(project) if word == "noise" else word for word in SEARCH]
     command += ["--max-params", "1M", "--workers", "1"]
     _, out, _ = run_cli(*command, "--confirm", "2")
-    assert "than that of the networks selected at random" in " ".join(out.split())
+    lines = out.splitlines()
+    assert lines[0].startswith("The contest of ")
+    assert "The best" not in out
+    contest = json.loads(run_cli("report", "run", "--json")[1])["contest"]
+    (winner_row,) = [line for line in lines if re.match(r"\s*\* \d+ ", line)]
+    assert winner_row.split()[:2] == ["*", str(contest["winner_number"])]
+    assert "% of " in contest["verdict"]
+    words = " ".join(out.split())
+    for sentence in (contest["verdict"], *contest["sentences"]):
+        assert sentence in words
+    assert run_cli("report", "run")[1] == f"{contest['verdict']}\nreport: run/report.html\n"
     page = (project / "run" / "report.html").read_text()
     assert "--confirm 2" in page
     settings = page[page.index("<h2>Settings") :]
     assert re.search(r"max params</dt>\s*<dd>1M<", settings)
-    assert re.search(r"confirmation</dt>\s*<dd>2 short trainings per group<", settings)
+    assert re.search(r"networks trained per group</dt>\s*<dd>2<", settings)
     _, out, _ = run_cli(*command, "--no-confirm")
-    assert "networks selected" not in out
+    assert "contest" not in out
     page = (project / "run" / "report.html").read_text()
     assert "--no-confirm" in page
-    assert "confirmation</dt>" not in page
+    assert "per group</dt>" not in page
+    assert ">Contest<" not in page
     assert "noise has nothing to learn from" in read_usage_error(
         run_cli(*SEARCH[:-1], "other", "--confirm", "2")
     )

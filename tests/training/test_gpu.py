@@ -346,7 +346,7 @@ def test_a_search_on_the_gpu_leads_to_an_exported_model(tmp_path):
     result = search(
         space, "dextr", budget=3, data="digits", confirm=1, workers=1, input_size=8, **options
     )
-    assert result.confirmed is not None
+    assert result.contest is not None
     trained = train(
         tmp_path / "run", recipe="cifar(epochs=2,batch=64,cutout=2,crop=1)", device="cuda"
     )

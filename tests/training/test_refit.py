@@ -77,7 +77,7 @@ def test_without_an_average_the_last_weights_are_the_result(tmp_path, data):
         saved.append(progress.done)
 
     result = train_toy(tmp_path / "a", data, PLAIN, refit=True, on_progress=copy_weights)
-    # 51 of 60 pictures in batches of 10 are five steps per epoch; 42 would be four.
+    # 54 of 60 pictures in batches of 10 are five steps per epoch; 45 would be four.
     assert saved == list(range(1, 11))
     assert result.best == {"epoch": 2, "kind": "weights"}
     assert result.samples["train"] + result.samples["test"] == 60

@@ -50,7 +50,7 @@ def test_every_checkpoint_resumes_to_the_same_weights(tmp_path, data, monkeypatc
 
     monkeypatch.setattr(checkpoint_module, "save_tensors", save_and_copy)
     whole = train_toy(tmp_path / "whole", data, checkpoint_every=1)
-    steps = 3 * 4  # three epochs of 42 images in batches of 10
+    steps = 3 * 4  # three epochs of 45 images in batches of 10
     checkpoint_steps = [torch.load(path, weights_only=True)["step"] for path in checkpoints]
     assert checkpoint_steps == list(range(1, steps + 1))
     for path in checkpoints[:steps]:

@@ -31,6 +31,7 @@ from untrained.types import Batch, Task
 
 _SMALLEST_CROP = 128  # pixels
 _LARGEST_CROP = 384
+_DIGITS_TEST_SHARE = 0.15
 
 
 @register_source("Gaussian noise of any shape, random labels")
@@ -52,7 +53,10 @@ def digits(argument: str, like: Task, root: Path) -> DataSource:
     images = (table[:, :64].reshape(-1, 8, 8, 1) * (255 / 16)).to(torch.uint8)
     labels = table[:, 64]
     task = make_image_task("digits", like, classes=10)
-    return make_image_source(images, labels, task, classes=tuple("0123456789"))
+    # Samples for scores are drawn from the training part, so another share would change the scores.
+    return make_image_source(
+        images, labels, task, classes=tuple("0123456789"), test_share=_DIGITS_TEST_SHARE
+    )
 
 
 def _make_random_source(task: Task, draw_input: Callable[[torch.Generator], Tensor]) -> DataSource:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from untrained.data.parts import ImagePart, Parts, choose_shares, split_by_class
+from untrained.data.parts import TEST_SHARE, ImagePart, Parts, choose_shares, split_by_class
 from untrained.data.source import DataSource
 from untrained.errors import UsageError
 from untrained.types import Batch, Task
@@ -47,6 +47,7 @@ def make_image_source(
     *,
     published_parts: Mapping[str, Callable[[], LabelledImages]] | None = None,
     classes: tuple[str, ...] = (),
+    test_share: float = TEST_SHARE,
 ) -> DataSource:
     """Make a source of images, which are resized to the task and normalised per channel.
 
@@ -60,10 +61,11 @@ def make_image_source(
         published_parts: Functions that read the parts which the publisher provides separately. The
             other parts are split off from `images`, with equal shares of each class.
         classes: Names of the classes.
+        test_share: Share of the test part, if it is split off.
     """
     labels = labels.long()
     separate_parts = published_parts or {}
-    rows_of_parts = split_by_class(labels, choose_shares(separate_parts), task)
+    rows_of_parts = split_by_class(labels, choose_shares(separate_parts, test_share), task)
     mean, std = statistics or compute_channel_statistics(images)
     mean = fit_statistic(mean, task)
     std = fit_statistic(std, task)

@@ -20,6 +20,10 @@ from untrained.types import Batch, Task
 TRAIN = "train"
 VAL = "val"
 TEST = "test"
+# Share of the samples that are kept for testing.
+TEST_SHARE = 0.1
+# With fewer rows, a part may get none.
+MIN_SPLIT_ROWS = 4
 _IMAGES_PER_STEP = 4096  # images that are fingerprinted at once; all may be larger than memory
 Rows = TypeVar("Rows", Tensor, list[Any])
 
@@ -127,13 +131,16 @@ def join_parts(first: Part, second: Part) -> Part:
     return ImagePart(images, labels, first.mean, first.std)
 
 
-def choose_shares(published_parts: Container[str]) -> dict[str, float]:
+def choose_shares(
+    published_parts: Container[str], test_share: float = TEST_SHARE
+) -> dict[str, float]:
     """Choose which shares of the training samples become other parts.
 
-    Test and validation are 15 % each. Validation is 10 % if the publisher provides a test part.
+    Validation is 15 %, or 10 % if the publisher provides a test part.
 
     Args:
         published_parts: Names of parts that the publisher provides separately.
+        test_share: Share of the test part, if the publisher does not provide it.
 
     Returns:
         Shares by part; they sum to 1, and `train` is the first.
@@ -142,15 +149,21 @@ def choose_shares(published_parts: Container[str]) -> dict[str, float]:
     if VAL not in published_parts:
         shares[VAL] = 0.1 if TEST in published_parts else 0.15
     if TEST not in published_parts:
-        shares[TEST] = 0.15
+        shares[TEST] = test_share
     return {TRAIN: 1 - sum(shares.values()), **shares}
 
 
 def split_rows(rows: Rows, shares: Mapping[str, float]) -> dict[str, Rows]:
-    """Split rows by shares. Rows that are left by rounding go to the first part."""
+    """Split rows by shares. Rows that are left by rounding go to the first part.
+
+    Every part gets at least one of four or more rows.
+    """
     first_part, *other_parts = shares
+    least_count = 1 if len(rows) >= MIN_SPLIT_ROWS else 0
     # Counts refer to all rows, so they are computed before any rows are taken away.
-    counts = {part: round(shares[part] * len(rows)) for part in other_parts}
+    counts = {}
+    for part in other_parts:
+        counts[part] = max(least_count, round(shares[part] * len(rows)))
     rows_of_parts = {}
     for part, count in counts.items():
         rows_of_parts[part] = rows[:count]
