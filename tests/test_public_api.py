@@ -10,9 +10,9 @@ from tests.docstring_examples import run_examples
 from untrained.workflows.scores import Scores
 
 FUNCTIONS = [name for name in untrained.__all__ if inspect.isfunction(getattr(untrained, name))]
-# The examples of these functions need tables of known results. They are run in
-# `tests/workflows/test_bench.py` and `tests/papers/test_reproduce.py`.
-NEED_TABLES = ("bench", "reproduce")
+# The example of this function needs tables of known results. It is run in
+# `tests/papers/test_reproduce.py`.
+NEED_TABLES = ("reproduce",)
 # Using a decorator raises no error of this package.
 DECORATORS = ("proxy", "space")
 

@@ -178,7 +178,9 @@ def test_contradicting_rows_are_refused():
 
 def test_every_benchmark_names_its_space_and_its_size():
     for benchmark in BENCHMARKS.values():
-        assert benchmark.size == load_space(benchmark.space).size
+        space = load_space(benchmark.space)
+        # A table of the package is a sample of its space.
+        assert benchmark.size == (None if benchmark.is_packaged else space.size)
         assert benchmark.about.endswith(".")
 
 

@@ -44,7 +44,12 @@ def find_best(table: BenchmarkTable, **metric: object) -> tuple[float, str]:
 # ---------------------------------------------------------------------------------------------- all tables
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_table_that_is_imported_has_an_expected_number_of_rows():
+    imported = [name for name, benchmark in BENCHMARKS.items() if not benchmark.is_packaged]
+    assert list(ROWS) == imported
+
+
+@pytest.mark.parametrize("name", ROWS)
 def test_a_table_has_the_expected_number_of_architectures(load_table, name):
     table = load_table(name)
     assert len(table) == len(table.list_archs()) == len(set(table.list_archs())) == ROWS[name]

@@ -1,10 +1,14 @@
-"""`untrained bench` with a table of the user: the file, the terminal and JSON."""
+"""`untrained bench` with a table of the user and with our own: the file, the terminal and JSON."""
 
 import csv
 import json
+import socket
 from pathlib import Path
 
 import pytest
+
+from untrained.proxies.consensus import MEMBERS
+from untrained.runs.store import Store
 
 COMMAND = ("bench", "--space", "./mine.py:mynet", "--table", "results.csv", "--run", "run")
 OPTIONS = ("--proxy", "naswot,./mine.py:spread", "--data", "noise", "--workers", "1")
@@ -73,3 +77,36 @@ def test_json_and_csv_contain_all_statistics(run_cli, project, results):
     assert by_proxy["spread"]["size_controlled"] is None
     with (project / "run" / "benchmark.csv").open() as file:
         assert names <= set(next(csv.reader(file)))
+
+
+def test_without_options_our_own_table_is_used_offline(run_cli, project, monkeypatch):
+    """On a machine without tables, data and network."""
+
+    def refuse_connection(*args: object) -> None:
+        raise AssertionError("a connection was attempted")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse_connection)
+    monkeypatch.setenv("UNTRAINED_DATA", str(project / "nothing"))
+    code, out, _ = run_cli("bench", "--samples", "12", "--workers", "1", "--json")
+    assert code == 0
+    rows = {row["proxy"]: row for row in json.loads(out)}
+    assert {"consensus", "dextr", *MEMBERS, "random"} <= set(rows)
+    assert all(row["n"] == 12 for row in rows.values())
+    facts = json.loads(next(project.glob("runs/*/benchmark.json")).read_text())
+    assert facts["space"] == "convnet"
+    assert facts["settings"]["data"] == "digits"
+    notes = " ".join(facts["notes"])
+    assert "It comes with untrained: 10 epochs of SGD on 4,000 pictures of CIFAR-10" in notes
+    assert "Networks see digits, since cifar10 is not under the data root." in notes
+    with Store(next(project.glob("runs/*/records.sqlite"))) as store:
+        assert {record.task.input_shape for record in store} == {(3, 16, 16)}
+
+
+def test_the_table_of_transformers_is_in_the_package_too(run_cli, project, monkeypatch):
+    monkeypatch.setenv("UNTRAINED_DATA", str(project / "nothing"))
+    options = ("--space", "vit", "--samples", "5", "--proxy", "naswot", "--workers", "1")
+    code, out, _ = run_cli("bench", *options)
+    assert code == 0
+    words = " ".join(out.split())
+    assert "validation accuracy on cifar10 after 10 epochs, vit (5 architectures)" in words
+    assert "10 epochs of AdamW on 4,000 pictures of CIFAR-10 at 16 pixels" in words

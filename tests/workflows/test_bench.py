@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.docstring_examples import run_examples
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.errors import UsageError
 from untrained.proxies import PROXIES
@@ -47,13 +46,6 @@ def test_params_rank_networks_like_the_sizes_in_the_table(load_table, data_root,
     assert {"params": "baseline", "flops": "baseline", "random": "baseline"}.items() <= {
         name: row.kind for name, row in index_by_proxy(result).items()
     }.items()
-
-
-def test_the_example_in_the_docstring_is_right(load_table, data_root, tmp_path, monkeypatch):
-    load_table("nasbench201")
-    monkeypatch.setenv("UNTRAINED_DATA", str(data_root))
-    monkeypatch.chdir(tmp_path)
-    run_examples(bench)
 
 
 def test_architectures_depend_on_the_seed_and_not_on_the_proxy(load_table, data_root, tmp_path):
@@ -225,6 +217,7 @@ def test_wrong_options_are_refused_in_one_line(load_table, data_root, tmp_path, 
     load_table("nasbench201")
     load_table("transnas")
     defaults = {
+        "space": "nasbench201",
         "proxy": "params",
         "samples": 3,
         "data": "noise",

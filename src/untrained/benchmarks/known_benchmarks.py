@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from untrained.benchmarks.table_builder import TableBuilder
 
 
+# Tables that come with this package.
+_PACKAGE_FOLDER = Path(__file__).parent / "data"
+
+
 @dataclass(frozen=True)
 class ImportFormat:
     """A format that a table can be imported from.
@@ -40,19 +44,28 @@ class Benchmark:
     Attributes:
         name: Name of the benchmark.
         space: Name of the space.
-        size: Number of architectures in the whole benchmark.
+        size: Number of architectures in the whole benchmark; None for a sample of the space.
         about: What it is, in one sentence.
-        formats: Formats that the table can be imported from.
+        formats: Formats that the table can be imported from; none if it comes with this package.
+        input_size: Height and width of the images, if other than those of the data set.
     """
 
     name: str
     space: str
-    size: int
+    size: int | None
     about: str
     formats: tuple[ImportFormat, ...]
+    input_size: int | None = None
+
+    @property
+    def is_packaged(self) -> bool:
+        """Whether the table comes with this package, so that it need not be imported."""
+        return not self.formats
 
     def path(self, root: str | Path | None = None) -> Path:
-        """Return where the table is stored under a data root."""
+        """Return where the table is stored: in this package, or under a data root."""
+        if self.is_packaged:
+            return _PACKAGE_FOLDER / f"{self.name}.parquet"
         return find_data_root(root) / "benchmarks" / f"{self.name}.parquet"
 
     @property
@@ -98,12 +111,24 @@ def open_table(name: str, root: str | Path | None = None) -> BenchmarkTable:
     """
     benchmark = BENCHMARKS[name]
     path = benchmark.path(root)
+    if benchmark.is_packaged:
+        return _open_packaged_table(path, name)
     if not path.exists():
         raise UsageError(
             f"the table of {name} is not at {path}; `untrained data import {name} PATH` makes it "
             f"from {benchmark.import_sources}"
         )
     return BenchmarkTable.open(path, name)
+
+
+def _open_packaged_table(path: Path, name: str) -> BenchmarkTable:
+    try:
+        return BenchmarkTable.open(path, name)
+    except UsageError as error:
+        # The advice of the original error is to import the table.
+        raise UsageError(
+            f"{path}, which comes with untrained, is missing or damaged; install untrained again"
+        ) from error
 
 
 def import_benchmark(name: str, path: str | Path, root: str | Path | None = None) -> BenchmarkTable:
@@ -120,6 +145,11 @@ def import_benchmark(name: str, path: str | Path, root: str | Path | None = None
         UsageError: The path is missing, damaged or of another format.
     """
     benchmark = BENCHMARKS[name]
+    if benchmark.is_packaged:
+        raise UsageError(
+            f"the table of {name} comes with untrained; type `untrained bench --space "
+            f"{benchmark.space}`"
+        )
     path = Path(path)
     if not path.exists():
         raise UsageError(f"there is no {path}; {name} can be made from {benchmark.import_sources}")
@@ -260,3 +290,19 @@ _register_benchmark(
     "Accel-NASBench: 5,125 MnasNet-like networks, ImageNet accuracy, speed on six devices.",
     _make_csv_format("accel_nasbench.csv.gz", "csv_accel_nasbench", "read_accel_nasbench"),
 )
+# Our own trainings, made by `benchmarks/own_table.py`.
+for _space, _networks in (
+    ("convnet", "convolutional networks"),
+    ("vit", "small transformers"),
+):
+    BENCHMARKS.add(
+        _space,
+        Benchmark(
+            name=_space,
+            space=_space,
+            size=None,
+            about=f"Our own short trainings of {_networks} on CIFAR-10 at 16 pixels, included.",
+            formats=(),
+            input_size=16,
+        ),
+    )

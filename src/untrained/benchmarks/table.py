@@ -102,11 +102,13 @@ class BenchmarkTable:
         space: Name of the space.
         path: The file.
         rows: Number of architectures in the table.
-        size: Number of architectures in the whole benchmark; None for a table of the user.
+        size: Number of architectures in the whole benchmark; None for a table of the user and for
+            a sample of the space.
         metrics: Columns of results.
         scores: Columns of scores that others published.
         counts: Number of architectures that have a number, by column.
         sources: Files that the numbers come from.
+        origin: How the numbers were made, for a table of our own: command, recipe, machine, dates.
     """
 
     name: str
@@ -118,6 +120,7 @@ class BenchmarkTable:
     scores: tuple[PublishedScore, ...]
     counts: dict[str, int]
     sources: tuple[TableSource, ...]
+    origin: Mapping[str, str] = field(default_factory=dict)
     _numbers: dict[str, NDArray[np.float64]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -143,8 +146,9 @@ class BenchmarkTable:
                 scores=tuple(PublishedScore(**score) for score in header["scores"]),
                 counts=header["counts"],
                 sources=tuple(TableSource(**source) for source in header["sources"]),
+                origin={key: str(text) for key, text in header.get("origin", {}).items()},
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             reason = f"has a header that cannot be read ({error})"
             raise parquet.unusable_table_error(path, name, reason) from error
 
@@ -360,18 +364,20 @@ def _filter_columns(columns: Iterable[C], conditions: Mapping[str, object]) -> l
 def make_table_header(
     name: str,
     space: str,
-    size: int,
+    size: int | None,
     counts: Mapping[Column, int],
     sources: Iterable[TableSource],
+    origin: Mapping[str, str] | None = None,
 ) -> parquet.Header:
     """Return the header that `BenchmarkTable.open` reads.
 
     Args:
         name: Name of the benchmark.
         space: Name of the space.
-        size: Number of architectures in the whole benchmark.
+        size: Number of architectures in the whole benchmark; None for a sample of the space.
         counts: The columns, and how many architectures have a number in each.
         sources: Files that the numbers come from.
+        origin: How the numbers were made; see `BenchmarkTable.origin`.
     """
     return {
         "benchmark": name,
@@ -381,4 +387,5 @@ def make_table_header(
         "scores": [asdict(column) for column in counts if isinstance(column, PublishedScore)],
         "counts": {column.name: count for column, count in counts.items()},
         "sources": [asdict(source) for source in sources],
+        "origin": dict(origin or {}),
     }

@@ -14,7 +14,6 @@ from untrained.cli.options import (
     InputSizeOption,
     JsonOption,
     NetworksPerBatchOption,
-    ProxiesOption,
     RayOption,
     RunOption,
     SeedOption,
@@ -29,9 +28,11 @@ def bench(
     space: Annotated[
         str,
         typer.Option(
-            help="Search space with known results, or your own with --table.", rich_help_panel=WHAT
+            help="Search space with known results, or your own with --table. Results of convnet "
+            "and vit come with untrained.",
+            rich_help_panel=WHAT,
         ),
-    ] = "nasbench201",
+    ] = "convnet",
     table: Annotated[
         Path | None,
         typer.Option(
@@ -47,7 +48,15 @@ def bench(
             rich_help_panel=WHAT,
         ),
     ] = None,
-    proxy: ProxiesOption = "all",
+    proxy: Annotated[
+        str | None,
+        typer.Option(
+            help="Proxies, separated by commas: dextr,params or ./mine.py:mine; all for every "
+            "proxy.",
+            show_default="consensus, its members and dextr",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     benchmark: Annotated[
         str | None,
         typer.Option(
@@ -99,8 +108,11 @@ def bench(
     """Measure how well each proxy ranks architectures with known accuracy.
 
     The result is the rank correlation of each proxy and of simple baselines with the known
-    accuracy, with confidence intervals. Import the tables of known results once with `untrained
-    data import`, or give results of your own with --table.
+    accuracy, with confidence intervals. Without options, it uses known results of convnet, which
+    come with untrained, on this and on every other machine. Import published tables once with
+    `untrained data import`, or give results of your own with --table.
+
+    Example: untrained bench
 
     Example: untrained bench --space nasbench201 --dataset cifar10 --samples 1000 --proxy dextr,zico
     """

@@ -22,6 +22,7 @@ from untrained.benchmarks.comparison import (
 )
 from untrained.benchmarks.noise_ceiling import measure_noise_ceiling
 from untrained.benchmarks.result import BenchmarkResult
+from untrained.benchmarks.table import BenchmarkTable
 from untrained.command_text import format_options
 from untrained.config import DEFAULT_PROXY, ComputeConfig
 from untrained.data import DataSource, set_input_size
@@ -33,6 +34,7 @@ from untrained.files import write_atomically
 from untrained.names import split_names
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy, load_proxy, parse_proxy_names
+from untrained.proxies.consensus import MEMBERS
 from untrained.quantities import parse_count, parse_path, parse_seed
 from untrained.runs.folder import STORE, make_file_name, read_versions
 from untrained.spaces import load_space
@@ -53,11 +55,14 @@ if TYPE_CHECKING:
 # Copy of a table from Python, in the run folder, so that the command can be repeated.
 TABLE_FILE = "table.csv"
 BASELINES = ("params", "flops", "random")
+# Its results come with this package, so that the same call works on every machine.
+DEFAULT_SPACE = "convnet"
+DEFAULT_PROXIES = ",".join((DEFAULT_PROXY, *MEMBERS, "dextr"))
 
 
 def bench(
-    space: str = "nasbench201",
-    proxy: str = "all",
+    space: str = DEFAULT_SPACE,
+    proxy: str | None = None,
     dataset: str | None = None,
     *,
     table: "str | Path | pd.DataFrame | None" = None,
@@ -83,7 +88,9 @@ def bench(
 
     Args:
         space: Name of the space; with `table` also one of your own, such as "./mine.py:mynet".
-        proxy: Names of proxies, separated by commas; "all" for all of them.
+            Results of `convnet` and `vit` come with this package.
+        proxy: Names of proxies, separated by commas; "all" for all of them; None for `consensus`,
+            its members and `dextr`.
         dataset: Data set of the known accuracies; None for the first one of the table.
         table: Results of your own instead of a benchmark: a CSV or parquet file, or a pandas
             DataFrame, with columns `arch` and `accuracy`. Other columns of numbers are metrics too.
@@ -116,10 +123,8 @@ def bench(
         UsageError: An argument is invalid, or the table has not been imported.
 
     Example:
-        The table must have been imported with `untrained data import`.
-
         >>> import untrained as ut
-        >>> result = ut.bench("nasbench201", "naswot", "cifar10", samples=10, data="noise")
+        >>> result = ut.bench("convnet", "naswot", samples=10, data="noise")
         >>> sorted(row["proxy"] for row in result.rows())
         ['flops', 'naswot', 'params', 'random']
     """
@@ -133,7 +138,8 @@ def bench(
     if run is not None:
         run = parse_path(run, "run")
     compute = ComputeConfig(device, workers, ray, time_limit, networks_per_batch)
-    proxies = load_proxies_and_baselines(proxy)
+    proxy_names = DEFAULT_PROXIES if proxy is None else proxy
+    proxies = load_proxies_and_baselines(proxy_names)
     if table is None:
         truth = load_ground_truth(space, benchmark, dataset, metric, samples, seed, data_root)
     else:
@@ -160,7 +166,7 @@ def bench(
         seed_range,
         compute,
         folder / STORE,
-        map_measures_to_names(proxy),
+        map_measures_to_names(proxy_names),
         on_progress,
         weights=weights,
     )
@@ -182,7 +188,7 @@ def bench(
         describe_shared_baseline(results, truth.values),
         ceiling.describe() if ceiling else "",
         _describe_direction(truth) if table is not None else "",
-        f"The table contains {truth.table.about}.",
+        _describe_table(truth.table),
         data_note,
     ]
     options: dict[str, Any] = {
@@ -263,6 +269,15 @@ def _find_table_path(table: "str | Path | pd.DataFrame | None", folder: Path) ->
     return str(path)
 
 
+def _describe_table(table: BenchmarkTable) -> str:
+    """Return a note on the content of a table and, if it is our own, on how it was made."""
+    note = f"The table contains {table.about}."
+    recipe = table.origin.get("recipe")
+    if recipe:
+        note += f" It comes with untrained: {recipe}."
+    return note
+
+
 def _describe_direction(truth: GroundTruth) -> str:
     """Return a note on which values of a user's metric are better; empty for accuracies."""
     metric = truth.metric
@@ -339,7 +354,7 @@ def _make_default_folder(
 ) -> Path:
     """Return the default run folder, which is named after all settings that change the records."""
     words = ["bench", truth.table.name, truth.metric.name, data]
-    if truth.table.size is None:
+    if truth.table.size is None and truth.table.name != truth.space:
         # Tables of the user for different spaces may have the same file name.
         words.insert(1, truth.space)
     if input_size is not None:

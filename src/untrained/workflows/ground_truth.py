@@ -7,11 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from untrained.benchmarks import BenchmarkTable, Metric, find_default_benchmark, open_table
+from untrained.benchmarks import (
+    BENCHMARKS,
+    BenchmarkTable,
+    Metric,
+    find_default_benchmark,
+    open_table,
+)
 from untrained.benchmarks.statistics import orient_score
 from untrained.benchmarks.user_table import read_user_table
 from untrained.config import DEFAULT_DATA
-from untrained.data import DataSource, load_data
+from untrained.data import DataSource, load_data, set_input_size
 from untrained.errors import UsageError
 from untrained.formatting import format_count
 from untrained.seeds import make_generator
@@ -94,7 +100,8 @@ def load_ground_truth(
     Raises:
         UsageError: There is no such table, data set or metric.
     """
-    table = open_table(benchmark or find_default_benchmark(space), root)
+    benchmark_name = benchmark or find_default_benchmark(space)
+    table = open_table(benchmark_name, root)
     if metric:
         truth_metric = table.find_metric(metric)
     else:
@@ -102,6 +109,7 @@ def load_ground_truth(
     has_options = "(" in space
     base_space = space if has_options else table.space
     space_name, task = _find_network_task(base_space, truth_metric.dataset)
+    task = set_input_size(task, BENCHMARKS[benchmark_name].input_size)
     return _sample_table(table, truth_metric, space_name, task, samples, seed)
 
 
