@@ -321,14 +321,15 @@ def search(
     def inspect_data(source: "DataSource") -> None:
         if not as_json:
             show_card_summary(source)
+            # After the data are read, so that a wrong command prints its error only.
+            if time_plan.describe():
+                print_line(time_plan.describe(), err=True)
         if export:
             # Splitting the data raises a UsageError if no network can be trained on them.
             _ = source.parts
 
     print_gpu_hint(config.compute, as_json)
     time_plan = TimePlan.begin(config.time_seconds, config.confirm > 0, export is not None)
-    if time_plan.describe() and not as_json:
-        print_line(time_plan.describe(), err=True)
     with show_progress(as_json, config.time_seconds) as on_progress, reserve_stdout(as_json):
         result = run_search(config, on_progress, on_data=inspect_data, time_plan=time_plan)
     if export:
