@@ -213,7 +213,7 @@ def search(
         str | None,
         typer.Option(
             help="Recipe for the training before --export; see `untrained list recipes`.",
-            show_default="quick; ctr for tables",
+            show_default="photos for your pictures; ctr for tables; else quick",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
