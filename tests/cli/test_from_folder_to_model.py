@@ -94,16 +94,20 @@ def test_one_command_makes_a_model_from_the_folder(fashion, project, run_cli):
     assert "pictures in 10 classes" in err
     assert f"exported: {project / 'model'}" in out
     stages = re.findall(
-        r"^(reading pictures|scoring|confirming|training|exporting)(?:: | to model$)",
+        r"^(reading pictures|scoring|contest|training|exporting)(?:: (?:epoch )?\d| to model$)",
         err,
         re.MULTILINE,
     )
-    assert stages == ["reading pictures", "scoring", "confirming", "training", "exporting"]
+    assert stages == ["reading pictures", "scoring", "contest", "training", "exporting"]
     facts = json.loads((project / "run" / "train.json").read_text())
-    confirmed = json.loads((project / "run" / "confirmed.json").read_text())
-    assert facts["key"]["arch"] == confirmed["winner"]
+    contest = json.loads((project / "run" / "contest.json").read_text())
+    assert facts["key"]["arch"] == contest["winner"]
     summary = json.loads(run_cli("report", "run", "--json")[1])
-    assert (summary["best"], summary["confirmed"]) == (confirmed["winner"], confirmed)
+    assert summary["best"] == summary["contest"]["winner"] == contest["winner"]
+    page = (project / "run" / "report.html").read_text()
+    pictures = 10 * IMAGES_PER_CLASS + 11 + 5
+    assert f"<h1>fashion: 10 classes, {pictures:,} pictures</h1>" in page
+    assert "--export model --recipe &#x27;quick(epochs=2)&#x27;" in page.replace("<wbr>", "")
     assert (summary["trained"]["accuracy"], summary["weights"]) == (
         facts["accuracy"],
         "run/model.pt",

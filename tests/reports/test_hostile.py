@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from tests.papers.test_reproduce import RESULT
-from tests.reports.examples import make_study
+from tests.reports.examples import make_contest, make_study
 from tests.reports.test_trace_drawings import make_evaluation, make_prediction
 from tests.reports.test_training_page import make_training
 from untrained.errors import UsageError
-from untrained.runs.winner import read_winner
+from untrained.runs.folder import RunFolder
+from untrained.runs.winner import read_ranking, read_winner
 from untrained.workflows.report import report
 from untrained.workflows.search import search
 
@@ -103,6 +104,18 @@ def write_search(folder: Path) -> None:
     (folder / "confirmed.json").write_text(json.dumps(confirmed))
 
 
+def write_search_with_contest(folder: Path) -> None:
+    """Write a run on images, whose winner a contest chose."""
+    search(
+        "nasbench201(channels=4,cells=1)", "flops", budget=8, data="noise", run=folder, workers=1
+    )
+    run = RunFolder.read(folder)
+    run = replace(run, data_title="photos: 10 classes", export="model", export_recipe="quick")
+    run.save()
+    archs = [str(standing.arch) for standing in read_ranking(run).ranking.standings]
+    make_contest(archs, search_key=run.search_key).save(folder)
+
+
 def write_training(folder: Path) -> None:
     replace(make_training(), folder=str(folder)).save()
 
@@ -119,6 +132,7 @@ def write_reproduction(folder: Path) -> None:
 
 WRITERS: dict[str, Callable[[Path], None]] = {
     "search": write_search,
+    "contest": write_search_with_contest,
     "training": write_training,
     "benchmark": write_benchmark,
     "reproduction": write_reproduction,

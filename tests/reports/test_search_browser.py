@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.reports.examples import CELLS, find_too_wide, make_summary, open_page
+from tests.reports.examples import CELLS, find_too_wide, make_contest, make_summary, open_page
 
 
 @pytest.mark.browser
@@ -34,6 +34,23 @@ def test_the_page_fits_a_browser_window(
     assert all(w > 250 and h > 100 and marks >= 10 for _, w, h, marks in drawn)
     assert [marks for *_, marks in drawn][2:] == [95, 95]
     assert page.locator("button:visible").count() == 2
+    page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (390, "light")])
+def test_the_contest_fits_a_browser_window_and_the_winner_has_the_accent_colour(
+    browser: Any, tmp_path: Path, width: int, scheme: str
+) -> None:
+    summary = make_summary()
+    contest = make_contest([row.arch for row in summary.ranking])
+    page = open_page(browser, tmp_path, replace(summary, contest=contest), width, scheme)
+    assert find_too_wide(page, "html", ".copy pre") == []
+    colours = page.evaluate(
+        """[".entry.top", ".entry"].map(name => getComputedStyle(document.querySelector(name)).stroke)"""
+    )
+    accent = {"light": "rgb(194, 65, 12)", "dark": "rgb(255, 154, 92)"}[scheme]
+    assert colours[0] == accent != colours[1]
     page.close()
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.reports.examples import make_summary
-from untrained.reports.confirmation_result import Confirmation, TrainedGroup
+from untrained.reports.confirmation_result import Confirmation
+from untrained.reports.group_comparison import TrainedGroup
 from untrained.reports.pages.search_page import make_search_headline, render_search_page
 from untrained.reports.search_summary import (
     ConsensusSummary,

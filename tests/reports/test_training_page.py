@@ -9,14 +9,12 @@ from tests.reports.test_search_page import extract_body
 from untrained.cli.terminal.confirmation import show_confirmation
 from untrained.reports.confirmation_result import (
     Confirmation,
-    Contrast,
     ReferenceResult,
-    TrainedGroup,
 )
+from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_groups
 from untrained.reports.pages import search_page, training_page
 from untrained.reports.pages.training_sections import make_training_headline, make_training_sections
 from untrained.training.result import TrainingKey, TrainingResult
-from untrained.workflows.confirm import compare_groups
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
 
@@ -169,7 +167,7 @@ def test_the_page_of_a_search_shows_the_confirmation_and_the_training():
     assert "Confirmation by training" in text
     assert "is 4.0 points lower than that of the networks selected at random" in text
     assert "90.0, failed" in text
-    assert "the highest accuracy (95.0 %), which was selected at random" in text
+    assert "the lowest log loss on the validation data (an AUC of 95.0 %), which was" in text
     assert f"score {ranking[3].score:.3g}" in search_page.make_search_headline(whole)
     assert search_page.make_search_headline(whole).endswith(make_training_headline(make_training()))
     assert "a different architecture: |cell|" in text
@@ -244,7 +242,7 @@ def test_the_page_without_an_auc_does_not_mention_it():
 def make_confirmation() -> Confirmation:
     """A winner beside two hand-made networks: one is worse, one failed."""
     entries = (
-        ReferenceResult("winner", 1_830_000, 0.5, 0.7, 0.51, 0.69, rate=0.12),
+        ReferenceResult("found", 1_830_000, 0.5, 0.7, 0.51, 0.69, rate=0.12),
         ReferenceResult("logistic", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02, rate=0.36),
         ReferenceResult("wild", error="<script> [bold]"),
     )
@@ -261,7 +259,7 @@ def test_the_terminal_shows_hand_made_networks_in_80_columns(capsys, monkeypatch
     show_confirmation(make_confirmation())
     output = capsys.readouterr().out
     rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if line.strip()}
-    assert rows["winner"] == ["1.83", "M", "0.12", "0.5000", "0.7000", "0.5100", "0.6900"]
+    assert rows["*"] == ["found", "1.83", "M", "0.12", "0.5000", "0.7000", "0.5100", "0.6900"]
     assert (
         rows["logistic"] == "2.00 k 0.36 0.6000 0.6500 0.6100 0.6400 +0.1000 \u00b1 0.0200".split()
     )

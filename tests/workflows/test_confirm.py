@@ -1,7 +1,11 @@
-"""Confirmation by short trainings: the trained groups, the significance of differences, and the winner."""
+"""Trainings after a search: the trained groups, the significance of differences, and the winner.
+
+Tables are confirmed, images have a contest.
+"""
 
 import json
 from dataclasses import replace
+from html import escape
 from itertools import combinations
 from math import sqrt
 from pathlib import Path
@@ -16,7 +20,13 @@ from untrained.cli.terminal.search_result import show_search_result
 from untrained.config import SearchConfig
 from untrained.data import load_data
 from untrained.errors import Interrupted, UsageError
-from untrained.reports.confirmation_result import Confirmation, Contrast, TrainedGroup
+from untrained.reports.confirmation_result import Confirmation
+from untrained.reports.group_comparison import (
+    Contrast,
+    TrainedGroup,
+    compare_groups,
+    compute_permutation_p,
+)
 from untrained.runs.folder import RunFolder, get_default_confirmations
 from untrained.runs.ranking import rank_records
 from untrained.runs.winner import read_winner
@@ -24,13 +34,12 @@ from untrained.types import Failure
 from untrained.workflows.confirm import (
     ConfirmationTrainings,
     choose_groups,
-    compare_groups,
-    compute_permutation_p,
     conclude_confirmation,
 )
 from untrained.workflows.search import SearchResult
 
 TASK = Task("noise", (3, 8, 8), 4)
+TABLE_SPACE = "nasrec_small(blocks=1)"
 
 
 def make_arch(i: int) -> Arch:
@@ -154,8 +163,8 @@ def test_the_highest_accuracy_wins_and_a_failed_training_has_no_value(tmp_path):
         ("digits", 0),
         ("cifar10", 0),
         ("noise", 0),
-        ("npz:a.npz", 5),
-        ("folder:./x", 5),
+        ("npz:a.npz", 3),
+        ("folder:./x", 3),
         ("csv:t.csv", 5),
         ("parquet:t.parquet?label=click", 5),
         ("criteo:train.txt", 5),
@@ -199,10 +208,11 @@ def test_the_ranking_marks_the_winner_of_the_trainings(capsys):
 
 
 def test_ctrl_c_in_a_confirmation_keeps_the_ranking_and_the_same_call_resumes(
-    own_space, tmp_path, monkeypatch
+    tmp_path, monkeypatch
 ):
+    monkeypatch.chdir(tmp_path)
     options: dict[str, Any] = {
-        "data": "digits",
+        "data": "clicks:rows=600",
         "budget": 3,
         "run": "run",
         "workers": 1,
@@ -214,16 +224,17 @@ def test_ctrl_c_in_a_confirmation_keeps_the_ranking_and_the_same_call_resumes(
 
     with monkeypatch.context() as patch:
         patch.setattr("untrained.workflows.search.confirm_ranking", interrupt)
-        first = search(own_space, "params", **options)
+        first = search(TABLE_SPACE, "params", **options)
     assert (first.run.ended, first.confirmed, len(first.ranking.standings)) == (
         "interrupted",
         None,
         3,
     )
     assert "Ctrl-C" in first.report().read_text()
-    again = search(own_space, "params", **options)
+    again = search(TABLE_SPACE, "params", **options)
     assert again.confirmed is not None
     assert again.run.ended == "budget"
+    assert "<h1>clicks rows=600: 600 rows</h1>" in again.report().read_text()
 
 
 BAD = """
@@ -236,7 +247,7 @@ def backwards(probe):
 
 
 def test_a_misleading_proxy_is_overruled_by_the_trainings(own_space, tmp_path):
-    """The proxy prefers narrow networks; a network of another group learns more, wins, is trained and shown."""
+    """The proxy prefers narrow networks; another network learns more, wins, is trained and shown."""
     Path("bad.py").write_text(BAD)
     options: dict[str, Any] = {
         "data": "digits",
@@ -247,10 +258,13 @@ def test_a_misleading_proxy_is_overruled_by_the_trainings(own_space, tmp_path):
     }
     options |= {"limits": {"params": "1M"}}
     result = search(own_space, "./bad.py:backwards", **options)
-    assert result.confirmed is not None
-    assert result.confirmed.groups[0].name == "./bad.py:backwards"
-    assert str(result.best) == result.confirmed.winner != str(result.ranking.standings[0].arch)
-    assert "./bad.py:backwards" not in result.confirmed.selected_by
+    contest = result.contest
+    assert contest is not None
+    assert result.confirmed is None
+    assert str(result.best) == contest.winner != str(result.ranking.standings[0].arch)
+    assert "best by ./bad.py:backwards" not in contest.winning_entry.selections
+    assert contest.verdict in repr(result)
+    assert escape(contest.verdict) in result._repr_html_()
     assert read_winner("run").arch == result.best
     sizes = {record.arch: record.value for record in result.records if record.proxy == "params"}
     assert sizes[result.best] != sizes[result.ranking.standings[0].arch]
@@ -258,16 +272,19 @@ def test_a_misleading_proxy_is_overruled_by_the_trainings(own_space, tmp_path):
         # Not those of the best by score.
         assert [row["value"] for row in limits] == [sizes[result.best]]
     again = search(own_space, "./bad.py:backwards", **options)
-    assert again.confirmed is not None
-    assert again.confirmed.groups == result.confirmed.groups
+    assert again.contest is not None
+    assert again.contest.entries == contest.entries
     page = report("run").read_text()
-    assert "Confirmation by training" in page
+    assert "<h1>digits: 10 classes, 1,797 pictures</h1>" in page
     assert "--confirm 2" in page
-    assert "selected by params" in page
+    assert escape(contest.verdict) in page
+    assert len(contest.sentences) == 2
+    for sentence in contest.sentences:
+        assert escape(sentence) in page
     trained = train("run", recipe="quick(epochs=1,batch=256,average=0.0)", input_shape=(3, 8, 8))
-    assert trained.key.arch == result.confirmed.winner
+    assert trained.key.arch == contest.winner
     plain = search(own_space, "./bad.py:backwards", **options | {"confirm": 0})
-    assert not Path("run/confirmed.json").exists()
+    assert not Path("run/contest.json").exists()
     assert read_winner("run").arch == plain.best == plain.ranking.standings[0].arch
     assert "a different architecture" in report("run").read_text()
 
@@ -280,14 +297,17 @@ def test_data_without_labels_are_refused_before_the_search(own_space):
         search(own_space, "params", budget=2, run="run", confirm=-1)
 
 
-def test_a_confirmation_uses_the_training_part_only_and_a_damaged_file_is_refused(own_space):
-    """digits has 1,797 samples, 15 % of each class for validation and for test; all others are used."""
+@pytest.mark.parametrize("file_name", ["contest.json", "confirmed.json"])
+def test_a_contest_does_not_use_the_test_part_and_a_damaged_file_is_refused(own_space, file_name):
+    """digits has 1,797 samples, 15 % of each class for the test; all others are used."""
     result = search(own_space, "params", data="digits", budget=2, run="run", workers=1, confirm=1)
-    assert result.confirmed is not None
-    assert result.confirmed.samples == len(
-        load_data("digits", Task("", (1, 8, 8), 10)).parts["train"]
-    )
-    assert result.confirmed.samples == pytest.approx(0.7 * 1797, abs=10)
+    contest = result.contest
+    assert contest is not None
+    parts = load_data("digits", Task("", (1, 8, 8), 10)).parts
+    used = contest.train_samples + contest.val_samples
+    assert used == len(parts["train"]) + len(parts["val"])
+    assert used == pytest.approx(0.85 * 1797, abs=10)
+    Path("run/contest.json").unlink()
     search_key = result.run.search_key
     for damaged in (
         {"search_key": search_key, "groups": []},
@@ -295,9 +315,9 @@ def test_a_confirmation_uses_the_training_part_only_and_a_damaged_file_is_refuse
         [],
         "half",
     ):
-        Path("run/confirmed.json").write_text(json.dumps(damaged))
+        Path("run", file_name).write_text(json.dumps(damaged))
         with pytest.raises(
             UsageError,
-            match=r"confirmed.json cannot be read: .*; repeat the command that wrote it",
+            match=rf"{file_name} cannot be read: .*; repeat the command that wrote it",
         ):
             read_winner("run")

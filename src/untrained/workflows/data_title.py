@@ -13,7 +13,7 @@ def describe_data(data: str, source: DataSource) -> str:
         data: Name of the data, such as "folder:./photos" or "digits".
         source: The data. Its parts are opened.
     """
-    title = data
+    title = data.replace(":", " ", 1)
     kind, _, address = data.partition(":")
     if kind in SOURCES and SOURCES[kind].belongs_to_user:
         # Options of a table follow a question mark.

@@ -37,6 +37,9 @@ def _make_contest_table(contest: Contest) -> Table:
         title=f"The contest of {count} on {escape(contest.data)}",
         title_justify="left",
         box=SIMPLE_HEAD,
+        # With a latency, the table must fit into 80 columns too.
+        padding=(0, 1, 0, 0),
+        show_edge=False,
     )
     has_latency = any(entry.latency is not None for entry in contest.entries)
     table.add_column("#", justify="right")
