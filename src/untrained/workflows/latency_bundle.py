@@ -158,6 +158,8 @@ def _write_bundle(
         shutil.copyfile(measure_template.__file__, staging / "measure.py")
         # `mkdtemp` makes folders that only their owner can read.
         staging.chmod(0o755)
+        if folder.exists():
+            folder.rmdir()
         os.replace(staging, folder)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)

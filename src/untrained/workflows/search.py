@@ -386,7 +386,7 @@ def _run_session(
         session = stages.run(
             setup.strategy, setup.budget, run.search_key, setup.sample_reference(), ask_size
         )
-        ranked = _rank_within_latency(run, setup.limits, store)
+        ranked = _rank_within_latency(run, setup.limits, store, setup.known_designs)
         best = None
         if ranked.ranking.standings:
             best = ranked.ranking.standings[0].arch
@@ -422,7 +422,9 @@ def _choose_ask_size(setup: SearchSetup, executor: Executor) -> int:
     return max(DEFAULT_ASK_SIZE, ASK_SIZE_PER_WORKER * workers * compute.networks_per_batch)
 
 
-def _rank_within_latency(run: RunFolder, limits: SearchLimits, store: Store) -> RunRanking:
+def _rank_within_latency(
+    run: RunFolder, limits: SearchLimits, store: Store, known_designs: Mapping[str, str]
+) -> RunRanking:
     """Rank the records of a run.
 
     If latency is limited, first measure every architecture that may win, also those that a
@@ -441,6 +443,10 @@ def _rank_within_latency(run: RunFolder, limits: SearchLimits, store: Store) -> 
             groups = choose_groups(ranking, some_records, run.config.confirm, run)
             for archs in groups.values():
                 contenders.extend(archs)
+            # Known designs compete in the contest, wherever they are in the ranking.
+            for standing in ranking.standings:
+                if str(standing.arch) in known_designs:
+                    contenders.append(standing.arch)
         return contenders
 
     limits.measure_finalists(records, rank, list_contenders)
