@@ -49,6 +49,18 @@ def test_train_and_report_a_network_of_the_user(run_cli, project):
     )
 
 
+def test_a_refit_and_the_decision_on_mirroring_are_printed(run_cli, project):
+    (project / "net.py").write_text(NETWORK)
+    command = (*make_train_command(project, epochs=2), "--run", "run")
+    code, out, _ = run_cli(*command, "--refit")
+    assert code == 0
+    text = " ".join(out.split())
+    assert "trained on the training and the validation part: the moving average of epoch 2" in text
+    assert "pictures are not mirrored in training: mirror images of a class differ" in text
+    assert "selected" not in text
+    assert "refit True (now False)" in read_usage_error(run_cli(*command))
+
+
 def test_a_batch_larger_than_the_data_gives_a_warning_with_a_better_recipe(run_cli, project):
     (project / "net.py").write_text(NETWORK)
     command = make_train_command(project, epochs=1)
