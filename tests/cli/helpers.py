@@ -55,7 +55,7 @@ def read_usage_error(result: CommandResult) -> str:
 
 # Arguments and options of every command.
 COMMANDS = {
-    "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --also --validate --warm-up "
+    "search": "--space --proxy --strategy --budget --time --effort --stable --top --screen --keep --also --validate --warm-up "
     "--confirm --no-confirm --export --recipe --max-params --min-params --max-flops --max-memory --max-latency "
     "--latency-table --data --label --input-size "
     "--seed --seeds --device --workers --networks-per-batch --ray --time-limit --run --data-root --json",

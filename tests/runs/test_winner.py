@@ -221,7 +221,7 @@ def test_a_killed_search_does_not_keep_the_winner_of_an_earlier_search(project):
     search_response(budget=12, confirm=2)
     with pytest.raises(KilledError):
         search_response(budget=5, confirm=2, on_progress=make_interrupt(2, KilledError))
-    assert Path("run/confirmed.json").exists()
+    assert Path("run/contest.json").exists()
     whole = search_response(Path("alone"), budget=2)
     assert set(name_winners().values()) == {str(whole.best)}
 

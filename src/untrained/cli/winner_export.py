@@ -35,6 +35,7 @@ def export_winner(
     device: str,
     data_root: Path | None,
     as_json: bool,
+    seconds: float | None = None,
 ) -> None:
     """Train the winner of a run on its data and export it.
 
@@ -45,6 +46,7 @@ def export_winner(
         device: Device of the training.
         data_root: Folder that contains the data sets; None for the default.
         as_json: Whether to print nothing, because standard output already has a JSON document.
+        seconds: Longest duration of the training after a contest; None for that of the recipe.
     """
     # Imported here and not above, because `--help` must not load torch.
     from untrained.cli.terminal.export_result import show_export_result
@@ -55,7 +57,7 @@ def export_winner(
     from untrained.workflows.report import report as write_report
 
     with reserve_stdout(as_json):
-        training = _train_winner(run, recipe, device, data_root, as_json)
+        training = _train_winner(run, recipe, device, data_root, as_json, seconds)
         if not as_json:
             print_line(f"exporting to {out}", err=True)
         page = write_report(run)
@@ -66,14 +68,33 @@ def export_winner(
 
 
 def _train_winner(
-    run: Path, recipe: str | None, device: str, data_root: Path | None, quiet: bool
+    run: Path,
+    recipe: str | None,
+    device: str,
+    data_root: Path | None,
+    quiet: bool,
+    seconds: float | None,
 ) -> "TrainingResult":
     from untrained.cli.terminal.training_result import show_training_progress
     from untrained.training.folder import move_training_aside
     from untrained.training.result import AnotherTrainingError
+    from untrained.workflows.final_training import plan_final_training
     from untrained.workflows.train import train as train_network
 
+    plan = None
+    if recipe is None:
+        plan = plan_final_training(run, seconds)
     with show_training_progress(quiet) as on_progress:
+        if plan is not None:
+            return train_network(
+                run,
+                recipe=plan.recipe,
+                refit=True,
+                start=plan.start,
+                device=device,
+                data_root=data_root,
+                on_progress=on_progress,
+            )
         try:
             return train_network(
                 run, recipe=recipe, device=device, data_root=data_root, on_progress=on_progress
