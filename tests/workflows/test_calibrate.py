@@ -76,6 +76,22 @@ def make_row_with_interval(name: str, low: float, high: float, kind: str = "prox
     )
 
 
+def test_the_default_is_recommended_unless_another_proxy_is_significantly_better():
+    consensus = make_row_with_interval("consensus", 0.1, 0.5)
+    near = make_row_with_interval("near", 0.4, 0.8)
+    far = make_row_with_interval("far", 0.6, 0.9)
+    assert recommend_proxy([near, consensus]) == "consensus"
+    assert recommend_proxy([far, consensus]) == "far"
+    assert recommend_proxy([near, make_row_with_interval("consensus", -0.9, 0.5)]) == "near"
+    advice = "Search with consensus: no proxy ranked these architectures significantly better."
+    assert _make_advice([near, consensus], "consensus") == advice
+    best_advice = "Search with consensus: it ranked these architectures best."
+    assert _make_advice([consensus], "consensus") == best_advice
+    # Four trainings give no interval, so nothing is significantly better.
+    best = make_row("best", TRUTH)
+    assert recommend_proxy([best, make_row("consensus", (1.0, 3.0, 2.0, 4.0))]) == "consensus"
+
+
 def test_the_certainty_says_how_many_proxies_do_not_differ_from_the_best():
     best = make_row_with_interval("best", 0.5, 0.9)
     near = make_row_with_interval("near", 0.1, 0.5)

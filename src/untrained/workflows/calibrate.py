@@ -20,7 +20,7 @@ from untrained.benchmarks.comparison import (
 )
 from untrained.benchmarks.result import FILE, BenchmarkResult, ProxyResult
 from untrained.command_text import format_options
-from untrained.config import DEFAULT_DATA, ComputeConfig
+from untrained.config import DEFAULT_DATA, DEFAULT_PROXY, ComputeConfig
 from untrained.data import DataSource, load_data
 from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
@@ -69,7 +69,8 @@ def calibrate(
 ) -> BenchmarkResult:
     """Compare proxies with a few short trainings on the user's own space and data.
 
-    `search(..., proxy="auto")` uses the best of them.
+    `search(..., proxy="auto")` uses the recommended one: `consensus`, or the best of them if it is
+    significantly better.
 
     Args:
         space: Name of the space, such as "./mine.py:mynet".
@@ -284,14 +285,19 @@ def read_recommended_proxy(space: str, data: str) -> str:
 def recommend_proxy(results: Sequence[ProxyResult]) -> str:
     """Return the proxy with the highest rank correlation; of equal ones, the cheapest.
 
+    The default proxy is recommended unless another one is significantly better, because taking the
+    best of many proxies on a few trainings finds worse networks (docs/results/few-trainings.md).
     Proxies that failed on an architecture are not considered. If no proxy ranks better than chance,
     `params` is recommended.
     """
+    default = None
     best = None
     best_key = (0.0, 0.0)
     for result in results:
         if result.failed or not result.statistics["spearman"] or result.proxy == "random":
             continue
+        if result.proxy == DEFAULT_PROXY:
+            default = result
         # A difference in the fourth digit is not worth a higher cost.
         key = (round(_get_spearman(result), 3), -(result.cost or 0))
         if best is None or key > best_key:
@@ -299,7 +305,18 @@ def recommend_proxy(results: Sequence[ProxyResult]) -> str:
             best_key = key
     if best is None or _get_spearman(best) <= 0:
         return "params"
+    if default is not None and _get_spearman(default) > 0 and not _is_better(best, default):
+        return default.proxy
     return best.proxy
+
+
+def _is_better(first: ProxyResult, second: ProxyResult) -> bool:
+    """Whether the interval of the first proxy is above the one of the second."""
+    estimate = first.statistics["spearman"]
+    other = second.statistics["spearman"]
+    if estimate is None or other is None:
+        return False
+    return estimate.value > other.value and bool(estimate.differs_from(other))
 
 
 def _name_as_typed(label: str, proxy: str) -> str:
@@ -322,6 +339,8 @@ def _make_advice(results: Sequence[ProxyResult], best: str, typed: str = "") -> 
     for result in results:
         if result.proxy == best and _get_spearman(result) > 0:
             reason = "it ranked these architectures best"
+            if best == DEFAULT_PROXY and results[0].proxy != best:
+                reason = "no proxy ranked these architectures significantly better"
     return f"Search with {typed or best}: {reason}."
 
 
