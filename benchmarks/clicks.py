@@ -25,7 +25,7 @@ import torch
 
 from untrained.data import TEST, load_data
 from untrained.data.clicks import generate_clicks
-from untrained.reports.confirmation_result import WINNER, ReferenceResult
+from untrained.reports.confirmation_result import FOUND, ReferenceResult
 from untrained.runs.ranking import compute_t_quantile
 from untrained.training.ctr_metrics import compute_click_metrics
 from untrained.training.ctr_references import REFERENCES
@@ -37,7 +37,7 @@ HEAD = (
     "network",
     "log loss",
     "AUC",
-    "AUC of the winner minus this",
+    "AUC of the found network minus this",
     "95 % interval",
     "seeds where it is higher",
     "learning rates",
@@ -67,7 +67,7 @@ def main() -> None:
         f"{options.space} by {options.proxy}: best of {options.budget}, {options.rows:,} rows, seeds {options.seeds}\n"
     )
     print(f"| {' | '.join(HEAD)} |\n|" + "---|" * len(HEAD))
-    for name in (TRUTH, WINNER, *REFERENCES):
+    for name in (TRUTH, FOUND, *REFERENCES):
         print(format_row(name, results))
 
 
@@ -113,11 +113,11 @@ def format_row(name: str, results: list[dict[str, ReferenceResult]]) -> str:
         [value for entries in results if (value := getattr(entries[name], key)) is not None]
         for key in ("loss", "auc")
     )
-    pairs = [(entries[WINNER].auc, entries[name].auc) for entries in results]
+    pairs = [(entries[FOUND].auc, entries[name].auc) for entries in results]
     gains = [
         ours - theirs
         for ours, theirs in pairs
-        if ours is not None and theirs is not None and name != WINNER
+        if ours is not None and theirs is not None and name != FOUND
     ]
     higher = f"{sum(value > 0 for value in gains)} of {len(gains)}" if gains else ""
     rates = ", ".join(f"{rate:g}" for entries in results if (rate := entries[name].rate))

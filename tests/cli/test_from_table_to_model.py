@@ -7,7 +7,9 @@ import csv
 import gzip
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,10 @@ from tests.data.logs import find_row_numbers
 from tests.exports.networks import run_without_untrained
 from untrained.data import load_data
 from untrained.spaces import load_space
+from untrained.training.ctr_references import REFERENCES
+from untrained.training.result import TrainingResult
 from untrained.types import Task
+from untrained.workflows import references
 
 SPACE = "nasrec_small(blocks=1)"
 ROWS = 300
@@ -77,10 +82,29 @@ def write_table(path: Path, header: list[str], rows: list[list[str]], separator:
         csv.writer(file, delimiter=separator, lineterminator="\n").writerows([header, *rows])
 
 
+def set_winner(monkeypatch: pytest.MonkeyPatch, winner: str) -> None:
+    """Let logistic regression, DLRM or "found" have the lowest validation loss when fully trained."""
+    real_train = references.train
+
+    def train_with_fake_loss(network: Any, *arguments: Any, **options: Any) -> TrainingResult:
+        result = real_train(network, *arguments, **options)
+        name = result.key.arch
+        if name not in REFERENCES:
+            name = "found"
+        return replace(result, best={**result.best, "loss": 0.1 if name == winner else 0.2})
+
+    monkeypatch.setattr(references, "train", train_with_fake_loss)
+    monkeypatch.setattr(references, "REFERENCES", ("logistic", "dlrm"))
+
+
 @pytest.fixture
 def exported(project, run_cli, monkeypatch) -> Path:
-    """Search, train and export with one command; the log has a byte that is not UTF-8 and a short row."""
+    """Search, train and export with one command; the log has a byte that is not UTF-8 and a short row.
+
+    The found network wins.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
+    set_winner(monkeypatch, "found")
     write_table(project / "clicks.csv", HEADER, make_log())
     raw = (project / "clicks.csv").read_bytes().replace("f\u00fcnf".encode(), b"f\xfcnf")
     (project / "clicks.csv").write_bytes(raw + b"1,2,3\n")
@@ -96,9 +120,12 @@ def exported(project, run_cli, monkeypatch) -> Path:
 def predict_with_torch(project: Path) -> np.ndarray:
     """Return the probability of a click for each row, from the trained weights in this process."""
     source = load_data(DATA, Task("any", (1,), 1))
-    training = json.loads((project / "run" / "train.json").read_text())
-    space = load_space(SPACE)
-    network = space.build(space.parse(training["key"]["arch"]), source.task)
+    arch = json.loads((project / "run" / "train.json").read_text())["key"]["arch"]
+    if arch in REFERENCES:
+        network = REFERENCES[arch](source.task)
+    else:
+        space = load_space(SPACE)
+        network = space.build(space.parse(arch), source.task)
     network.load_state_dict(torch.load(project / "run" / "model.pt", weights_only=True))
     parts = {name: np.array(part.values) for name, part in source.parts.items()}
     assert source.schema.dense[0].name == "number"
@@ -183,9 +210,50 @@ def test_one_command_makes_a_model_from_a_click_log(exported, project):
     assert load_file(exported / "model.safetensors").keys()
 
 
+@pytest.mark.parametrize("winner", ["logistic", "dlrm"])
+def test_a_hand_designed_winner_is_exported(project, run_cli, monkeypatch, winner):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
+    set_winner(monkeypatch, winner)
+    write_table(project / "clicks.csv", HEADER, make_log())
+    options = ("--budget", "2", "--workers", "1", "--run", "run", "--confirm", "1")
+    code, out, err = run_cli(*SEARCH, *options, "--export", "model")
+    assert code == 0, err
+    words = " ".join(out.split())
+    assert f"The winner of this run is {winner}, a hand-designed network" in words
+    assert f"winner: {winner}, a hand-designed network" in words
+    assert f"* {winner} " in words
+    expected = predict_with_torch(project)
+    for runtime, tolerance in (("torch", 1e-5), ("onnx", 1e-4)):
+        predictions, _ = run_predict(
+            project / "model", project / "clicks.csv", "--runtime", runtime
+        )
+        assert np.abs(expected - list(predictions.values())).max() < tolerance
+    training = json.loads((project / "run" / "references" / winner / "train.json").read_text())
+    config = json.loads((project / "model" / "config.json").read_text())
+    assert (config["arch"], config["params"]) == (winner, training["params"])
+    assert config["auc"] == training["auc"]
+    readme = (project / "model" / "README.md").read_text()
+    assert f"Architecture: `{winner}`." in readme
+    assert "This hand-designed network had a lower log loss on the validation data" in readme
+
+    # Training and export by hand deliver the same network.
+    for command in (("train", "run"), ("export", "run", "--out", "again")):
+        code, _, err = run_cli(*command)
+        assert code == 0, err
+    again = json.loads((project / "again" / "config.json").read_text())
+    assert (again["arch"], again["auc"]) == (winner, training["auc"])
+    # The folder of a reference and one of a training by name are exported like any other.
+    code, _, err = run_cli("export", f"run/references/{winner}", "--out", "third")
+    assert code == 0, err
+    command = ("train", winner, "--data", DATA, "--recipe", "ctr(epochs=1)", "--run", "named")
+    code, _, err = run_cli(*command)
+    assert code == 0, err
+
+
 def test_the_export_uses_the_seed_and_the_recipe_of_the_command(project, run_cli, monkeypatch):
     """The training of the confirmation, which has another recipe, is kept as `former-1`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
+    set_winner(monkeypatch, "found")
     write_table(project / "clicks.csv", HEADER, make_log())
     options = ("--budget", "2", "--workers", "1", "--run", "run", "--confirm", "1", "--seed", "1")
     code, _, err = run_cli(*SEARCH, *options, "--recipe", "ctr(epochs=1)", "--export", "model")

@@ -74,7 +74,7 @@ def test_networks_made_by_hand_are_trained_once_per_table(
 
     def return_results(trials, winner, by_hand):
         trained.append((trials.space, by_hand))
-        winner_result = ReferenceResult("winner", loss=0.5)
+        winner_result = ReferenceResult("found", loss=0.5)
         if by_hand == ():
             return (winner_result,)
         return (winner_result, ReferenceResult("dlrm", loss=0.6))
@@ -91,10 +91,10 @@ def test_networks_made_by_hand_are_compared_with_the_search_that_finished(run_fo
     """In the first space no training finished."""
     first, second = sigeo_ctr.SPACES
     finished = (
-        ReferenceResult("winner", loss=0.5),
+        ReferenceResult("found", loss=0.5),
         ReferenceResult("dlrm", loss=0.6, excess_loss=0.1, margin=0.02),
     )
-    results = {first: (ReferenceResult("winner", error="none"),), second: finished}
+    results = {first: (ReferenceResult("found", error="none"),), second: finished}
     monkeypatch.setattr(sigeo_ctr, "TABLES", {"criteo": ""})
     monkeypatch.setattr(
         sigeo_ctr, "search_and_train", lambda config, table, space, by_hand: results[space]

@@ -1,6 +1,7 @@
 """Trainings of candidates and hand-made networks on a table: the winner, the parts that are read, the comparison."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from untrained import Arch, Task, report, search, train
-from untrained.config import ComputeConfig
+from untrained import Arch, Task, export, report, search, train
+from untrained.config import ComputeConfig, SearchConfig
 from untrained.data import load_data
 from untrained.data.tables.source import TablePart
-from untrained.errors import UsageError
+from untrained.errors import Interrupted, UsageError
 from untrained.reports.confirmation_result import Confirmation, ReferenceResult, describe_references
 from untrained.runs.folder import RunFolder
+from untrained.runs.winner import read_winner
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.training.ctr_references import REFERENCES
@@ -24,8 +26,15 @@ from untrained.training.folder import move_training_aside
 from untrained.training.loop import Training
 from untrained.training.recipes import load_recipe
 from untrained.training.result import TrainingResult
-from untrained.workflows import references
-from untrained.workflows.references import TrainingTrials, shorten_recipe, thin_part
+from untrained.workflows import confirm, references
+from untrained.workflows.reference_limits import describe_violation, measure_reference
+from untrained.workflows.references import (
+    TrainingTrials,
+    choose_by_validation,
+    shorten_recipe,
+    thin_part,
+)
+from untrained.workflows.report import read_outcome
 
 SMALL = "nasrec_small(blocks=1)"
 DATA = "clicks:rows=600"
@@ -158,7 +167,7 @@ def test_only_the_named_references_are_trained(archs, tmp_path):
     winner, logistic = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(
         archs[0], ["logistic"]
     )
-    assert (winner.name, logistic.name) == ("winner", "logistic")
+    assert (winner.name, logistic.name) == ("found", "logistic")
     assert [path.name for path in (tmp_path / "references").iterdir()] == ["logistic"]
 
 
@@ -206,8 +215,9 @@ def test_a_reference_that_diverges_has_an_error_and_no_values(archs, tmp_path, m
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             return super().forward(rows) + torch.nan
 
-    monkeypatch.setattr(references, "REFERENCES", {"wild": Wild})
-    winner, wild = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
+    monkeypatch.setitem(REFERENCES, "wild", Wild)
+    trials = TrainingTrials(SMALL, *SAME, tmp_path)
+    winner, wild = trials.compare_with_references(archs[0], ["wild"])
     assert winner.loss is not None
     assert (wild.loss, wild.excess_loss) == (None, None)
     assert "the training diverged" in wild.error
@@ -258,7 +268,7 @@ def test_a_rate_that_diverges_is_not_selected(archs, tmp_path, monkeypatch):
 
 
 def test_the_comparison_says_which_differences_are_significant():
-    winner = ReferenceResult("winner", 1, 0.5, 0.7, 0.5, 0.7)
+    winner = ReferenceResult("found", 1, 0.5, 0.7, 0.5, 0.7)
     entries = [
         replace(winner, name=name, excess_loss=b, margin=0.01)
         for name, b in (("a", 0.02), ("b", 0.005), ("c", -0.03))
@@ -301,6 +311,8 @@ def test_candidates_of_a_large_table_are_trained_with_the_shorter_recipe(
 def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch):
     """The winner has the lowest log loss, and everything is on one page."""
     monkeypatch.chdir(tmp_path)
+    # On so few rows, a hand-designed network may win by chance.
+    monkeypatch.setattr(confirm, "choose_by_validation", lambda *_: "found")
     options: dict[str, Any] = {"budget": 5, "data": DATA, "run": "run", "workers": 1, "confirm": 2}
     result = search(SMALL, "sigeo(samples=16)", **options)
     confirmation = result.confirmed
@@ -311,7 +323,7 @@ def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch)
     }
     assert confirmation.winner in min(losses, key=lambda key: losses[key])
     assert str(result.best) == confirmation.winner == TrainingResult.read("run").key.arch
-    assert [entry.name for entry in confirmation.entries] == ["winner", *REFERENCES]
+    assert [entry.name for entry in confirmation.entries] == ["found", *REFERENCES]
     assert Confirmation.read(RunFolder.read("run")) == confirmation
     monkeypatch.setattr(Training, "train_step", None)
     assert search(SMALL, "sigeo(samples=16)", **options).confirmed.groups == confirmation.groups
@@ -321,3 +333,217 @@ def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch)
              "Comparison with hand-designed networks", "the lowest log loss on the validation data")  # fmt: skip
     assert all(part in page for part in parts)
     assert "On the test data, the winner" in page
+
+
+FIRST_LOSSES = {"logistic": 0.3, "dlrm": 0.1}  # those of found networks are 0.2
+SEARCH: dict[str, Any] = {
+    "proxy": "params",
+    "budget": 3,
+    "data": DATA,
+    "run": "run",
+    "workers": 1,
+    "confirm": 1,
+}
+
+
+@pytest.fixture
+def fake_losses(tmp_path, monkeypatch) -> dict[str, float]:
+    """Return the validation losses of full trainings, which tests may change; 0.2 for others."""
+    losses = dict(FIRST_LOSSES)
+    real_train = references.train
+
+    def train_with_fake_loss(network: Any, *arguments: Any, **options: Any) -> TrainingResult:
+        result = real_train(network, *arguments, **options)
+        loss = losses.get(result.key.arch, 0.2)
+        return replace(result, best={**result.best, "loss": loss})
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(references, "train", train_with_fake_loss)
+    monkeypatch.setattr(references, "REFERENCES", dict.fromkeys(FIRST_LOSSES))
+    return losses
+
+
+def test_a_hand_designed_network_that_wins_on_validation_is_delivered(fake_losses, monkeypatch):
+    result = search(SMALL, **SEARCH)
+    confirmation = result.confirmed
+    assert confirmation is not None
+    assert (confirmation.reference, result.winner_name) == ("dlrm", "dlrm")
+    assert str(result.best) == confirmation.winner
+    assert read_winner("run").name == "dlrm"
+    assert Confirmation.read(RunFolder.read("run")) == confirmation
+    found, _, dlrm = confirmation.entries
+    assert (dlrm.excess_loss, dlrm.val_loss) == (None, 0.1)
+    assert found.excess_loss == pytest.approx(found.loss - dlrm.loss)
+    assert "dlrm, a hand-designed network" in repr(result)
+    assert "log loss on the validation data, 0.1000 instead of the 0.2000" in repr(result)
+
+    # The run folder has its training, as a user would read it, and keeps that of the found network.
+    trained = TrainingResult.read("run/references/dlrm")
+    assert replace(TrainingResult.read("run"), folder=trained.folder) == trained
+    assert TrainingResult.read("run/former-1").key.arch == confirmation.winner
+    monkeypatch.setattr(Training, "train_step", None)
+    again = train("run")
+    assert (again.key.arch, again.loss) == ("dlrm", trained.loss)
+    inputs = SOURCE.batch(8).inputs
+    assert again.model is not None
+    network = REFERENCES["dlrm"](SOURCE.task).eval()
+    network.load_state_dict(torch.load("run/references/dlrm/model.pt", weights_only=True))
+    assert torch.equal(again.model(inputs), network(inputs))
+    page = report("run").read_text()
+    assert "The winner is dlrm, a hand-designed network. Test log loss" in page
+    assert "<b>dlrm</b>, the winner" in page
+    assert "Earlier training" not in page
+    outcome = read_outcome("run")
+    assert (outcome["best"], outcome["winner"]) == (confirmation.winner, "dlrm")
+    assert outcome["trained"]["loss"] == trained.loss
+
+    # The same search trains nothing again. If the found network wins, it returns to the run folder.
+    assert search(SMALL, **SEARCH).winner_name == "dlrm"
+    fake_losses["dlrm"] = 0.4
+    result = search(SMALL, **SEARCH)
+    assert result.winner_name == str(result.best) == TrainingResult.read("run").key.arch
+    assert train("run").loss == TrainingResult.read("run").loss == result.confirmed.entries[0].loss
+
+
+def test_a_hand_designed_network_over_a_limit_cannot_win(fake_losses):
+    result = search(SMALL, limits={"params": "10k"}, **SEARCH)
+    assert result.confirmed.reference == ""
+    size = sum(weight.numel() for weight in REFERENCES["dlrm"](SOURCE.task).parameters())
+    dlrm = result.confirmed.entries[2]
+    assert (dlrm.limit_values, dlrm.val_loss) == ({"max_params": size}, 0.1)
+    assert dlrm.violation == f"{size / 1000:.1f} k parameters, over the limit 10k"
+    assert f"dlrm, cannot win: {dlrm.violation}" in report("run").read_text()
+    # Logistic regression is within the limit.
+    fake_losses["logistic"] = 0.15
+    result = search(SMALL, limits={"params": "10k"}, **SEARCH)
+    assert result.winner_name == "logistic"
+    size = sum(weight.numel() for weight in REFERENCES["logistic"](SOURCE.task).parameters())
+    (limit,) = result.run.limits
+    assert (limit["limit"], limit["value"]) == ("max_params", size)
+
+
+@pytest.mark.parametrize(
+    ("limits", "violation"),
+    [
+        ({}, ""),
+        ({"params": "1k", "min_params": "100", "flops": "1M", "memory": "1MB"}, ""),
+        ({"min_params": "1k"}, "199 parameters, below the limit 1k"),
+        ({"memory": "100B"}, "over the limit 100B"),
+        ({"latency": "0.0001ms"}, "over the limit 0.0001ms"),
+        ({"latency": "10s"}, ""),
+    ],
+)
+def test_all_limits_of_the_search_hold_for_hand_designed_networks(limits, violation):
+    config = SearchConfig(data=DATA, limits=limits)
+    values = measure_reference("logistic", SOURCE.task, config, [])
+    assert set(values) == set(config.limit_texts)
+    text = describe_violation(values, config.limit_texts)
+    assert text.endswith(violation) if violation else text == ""
+
+
+def test_latencies_of_another_device_are_unknown():
+    config = SearchConfig(data=DATA, limits={"latency": "10s"}, latency_table="pi.csv")
+    values = measure_reference("logistic", SOURCE.task, config, [])
+    assert values == {"max_latency": None}
+    text = describe_violation(values, config.limit_texts)
+    assert text == "its value for max_latency 10s is unknown"
+
+
+def test_the_lowest_validation_loss_wins_and_the_first_of_equal_ones(archs, tmp_path):
+    trials = TrainingTrials(SMALL, *SAME, tmp_path)
+    (training,) = trials.train_with_references(archs[0], []).values()
+    assert isinstance(training, TrainingResult)
+
+    def choose(excluded: tuple[str, ...] = (), **losses: float | str) -> str:
+        outcomes: dict[str, TrainingResult | str] = {}
+        for name, loss in losses.items():
+            if isinstance(loss, str):
+                outcomes[name] = loss
+            else:
+                outcomes[name] = replace(training, best={"loss": loss})
+        return choose_by_validation(outcomes, excluded)
+
+    assert choose(found=0.5, logistic=0.6, dlrm=0.4) == "dlrm"
+    assert choose(found=0.5, logistic=0.5) == "found"
+    assert choose(("dlrm",), found=0.5, logistic=0.45, dlrm=0.4) == "logistic"
+    assert choose(found="diverged", logistic=0.6) == "logistic"
+    assert choose(found="diverged", logistic="diverged") == "found"
+
+
+def test_a_comparison_that_was_stopped_is_resumed(fake_losses, monkeypatch):
+    faked_train = references.train
+
+    def stop_at_dlrm(network: Any, *arguments: Any, **options: Any) -> TrainingResult:
+        if str(network) == "dlrm":
+            raise Interrupted("stopped by Ctrl-C")
+        return faked_train(network, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(references, "train", stop_at_dlrm)
+        stopped = search(SMALL, **SEARCH)
+    assert stopped.run.ended == "interrupted"
+    assert read_winner("run").reference == "", "the comparison has not been finished"
+
+    # The process dies while the training of the winner replaces that of the found network.
+    def die_while_moving(folder: Path) -> None:
+        (folder / "former-1").mkdir()
+        (folder / "model.pt").rename(folder / "former-1" / "model.pt")
+        raise MemoryError
+
+    def die_while_copying(source: Path, target: Path) -> None:
+        shutil.copyfile(source / "model.pt", target / "model.pt")
+        raise MemoryError
+
+    for name, die in (
+        ("move_training_aside", die_while_moving),
+        ("copy_training", die_while_copying),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(references, name, die)
+            with pytest.raises(MemoryError):
+                search(SMALL, **SEARCH)
+    monkeypatch.setattr(Training, "train_step", None)
+    result = search(SMALL, **SEARCH)
+    assert (result.winner_name, TrainingResult.read("run").key.arch) == ("dlrm", "dlrm")
+    assert TrainingResult.read("run/former-1").key.arch == str(result.best)
+    assert all(entry.error == "" for entry in result.confirmed.entries)
+
+
+def test_a_confirmation_of_an_earlier_version_is_read(fake_losses):
+    search(SMALL, **SEARCH)
+    facts = json.loads(Path("run", "confirmed.json").read_text())
+    del facts["reference"]
+    for entry in facts["entries"]:
+        del entry["violation"]
+        del entry["limit_values"]
+    facts["entries"][0]["name"] = "winner"
+    Path("run", "confirmed.json").write_text(json.dumps(facts))
+    confirmation = Confirmation.read(RunFolder.read("run"))
+    assert confirmation is not None
+    assert confirmation.winner_name == confirmation.winner == facts["winner"]
+    assert "winner" in report("run").read_text()
+    winner = read_winner("run")
+    assert (winner.name, winner.reference) == (facts["winner"], "")
+
+
+def test_a_run_folder_cannot_name_a_file_as_its_winner(fake_losses, tmp_path):
+    Path("evil.py").write_text("raise SystemExit('the file was run')")
+    search(SMALL, **SEARCH)
+    facts = json.loads(Path("run", "confirmed.json").read_text())
+    facts["reference"] = "./evil.py:make"
+    Path("run", "confirmed.json").write_text(json.dumps(facts))
+    for use in (train, lambda run: export(run, "model", weights="run/model.pt")):
+        with pytest.raises(UsageError, match=r"network for tables.*evil"):
+            use("run")
+
+
+def test_a_hand_designed_network_is_trained_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = train("dlrm", DATA, "ctr(epochs=1)")
+    assert result.params == sum(w.numel() for w in REFERENCES["dlrm"](SOURCE.task).parameters())
+    assert Path(result.folder).name.startswith("train-dlrm")
+    assert train("dlrm", DATA, "ctr(epochs=1)").loss == result.loss
+    with pytest.raises(UsageError, match="dlrm predicts clicks from the rows of a table"):
+        train("dlrm", "digits", input_shape=(3, 32, 32))
+    with pytest.raises(UsageError, match="networks of tables take --data csv:PATH"):
+        train("dlrm", "digits")

@@ -17,7 +17,7 @@ from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import limit_samples
 from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import make_mean_line, parse_table
-from untrained.reports.confirmation_result import WINNER, ReferenceResult
+from untrained.reports.confirmation_result import FOUND, ReferenceResult
 from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.spaces import load_space
@@ -202,7 +202,7 @@ def search_and_train(
     )
     metrics = trials.validate(_list_best_archs(result))
     if not metrics:
-        return (ReferenceResult(WINNER, error="no training finished"),)
+        return (ReferenceResult(FOUND, error="no training finished"),)
     # The validation rows select the winner. Test rows are read only once, for the winner.
     winner = min(metrics, key=lambda arch: metrics[arch]["loss"])
     return trials.compare_with_references(winner, references)
@@ -269,7 +269,7 @@ def make_entry_lines(table: str, space: str, entry: ReferenceResult) -> list[Tab
         space: The space that was searched.
         entry: The result of the winner of the search or of a hand-designed network.
     """
-    if entry.name == WINNER:
+    if entry.name == FOUND:
         name = f"sigeo in {space}"
         published_row = f"{space.partition('(')[0]}@{WARM_UP}"
     else:

@@ -5,7 +5,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from untrained.files import read_result_file, write_atomically
@@ -19,7 +19,8 @@ from untrained.training.recipes import RECIPES
 # third of it, and three times as much.
 LEARNING_RATES = (RECIPES["ctr"].rate, 0.04, 0.36)
 
-WINNER = "winner"  # the winner of the search in a comparison with hand-designed networks
+# The best architecture of the short trainings, in a comparison with hand-designed networks.
+FOUND = "found"
 
 # Headings of the comparison with hand-designed networks, after the name of the network.
 REFERENCE_COLUMNS = (
@@ -38,7 +39,7 @@ class ReferenceResult:
     """The result of one network in the comparison with hand-designed networks.
 
     Attributes:
-        name: `WINNER`, or the name of the hand-designed network.
+        name: `FOUND`, or the name of the hand-designed network.
         params: Number of parameters.
         val_loss: Log loss on the validation part.
         val_auc: AUC on the validation part.
@@ -48,6 +49,9 @@ class ReferenceResult:
         margin: Half-width of the 95 % confidence interval of `excess_loss`.
         error: Why the training failed; empty if it succeeded.
         rate: The learning rate that was best on the validation part.
+        violation: Why a limit of the search keeps it from winning; empty if none does.
+        limit_values: Its values for the limits of the search, by limit; None for unknown ones. Empty
+            for the found network.
     """
 
     name: str
@@ -60,6 +64,8 @@ class ReferenceResult:
     margin: float | None = None
     error: str = ""
     rate: float | None = None
+    violation: str = ""
+    limit_values: dict[str, float | None] = field(default_factory=dict)
 
     def format_cells(self) -> list[str]:
         """Return one text per column of `REFERENCE_COLUMNS`; empty where there is no number."""
@@ -73,23 +79,26 @@ class ReferenceResult:
 
     def describe(self) -> str:
         """Return the name, with the difference in log loss in brackets."""
-        return f"{self.name} ({self._format_difference()})"
+        name = self.name
+        if name == FOUND:
+            name = "the best network that the search found"
+        return f"{name} ({self._format_difference()})"
 
     def _format_difference(self) -> str:
         return f"{self.excess_loss:+.4f} \u00b1 {self.margin:.4f}"
 
 
 def describe_references(entries: Sequence[ReferenceResult]) -> str:
-    """Return a sentence that compares the winner with hand-designed networks.
+    """Return a sentence that compares the winner with all other networks.
 
     Args:
-        entries: The winner first, then the hand-designed networks.
+        entries: The results. That of the winner has no difference to the winner.
 
     Returns:
         The sentence, or an empty text if nothing can be compared.
     """
     names_by_verdict: dict[str, list[str]] = {}
-    for entry in entries[1:]:
+    for entry in entries:
         if entry.excess_loss is None or entry.margin is None:
             continue
         if abs(entry.excess_loss) <= entry.margin:
@@ -111,17 +120,19 @@ class Confirmation:
 
     Attributes:
         winner: The best architecture of all groups.
-        winner_result: AUC of the winner on the validation part, in per cent.
-        selected_by: Names of the groups that contain the winner.
+        winner_result: AUC of `winner` on the validation part, in per cent.
+        selected_by: Names of the groups that contain `winner`.
         groups: The trained groups. The first one is that of the proxy.
         contrasts: Comparisons of the first group with each of the others.
         epochs: Number of epochs of each training.
         samples: Number of samples per training.
         data: Name of the data.
         seconds: Duration of all trainings.
-        entries: The results of the winner and of hand-designed networks; empty if this comparison
-            was interrupted.
+        entries: The results of `winner` and of hand-designed networks; empty if this comparison was
+            interrupted.
         search_key: The key of the search whose ranking was confirmed.
+        reference: Name of the hand-designed network that won against `winner`; empty if `winner` is
+            the winner of the run.
     """
 
     winner: str
@@ -135,6 +146,21 @@ class Confirmation:
     seconds: float
     entries: tuple[ReferenceResult, ...] = ()
     search_key: str = ""
+    reference: str = ""
+
+    @property
+    def winner_name(self) -> str:
+        """The winner of the run: an architecture, or the name of a hand-designed network."""
+        return self.reference or self.winner
+
+    @property
+    def winner_entry(self) -> ReferenceResult | None:
+        """The result of the winner among `entries`; None without them."""
+        name = self.reference or FOUND
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        return None
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -149,6 +175,8 @@ class Confirmation:
     @property
     def winner_text(self) -> str:
         """The result of the winner and how it was selected, without a full stop."""
+        if self.reference:
+            return self._describe_reference()
         selections = []
         for name in self.selected_by:
             selections.append("at random" if name == "random" else f"by {name}")
@@ -157,6 +185,22 @@ class Confirmation:
             "The winner of this run is the network with the lowest log loss on the validation data "
             f"(an AUC of {self.winner_result:.1f} %), which was selected {selection}"
         )
+
+    def _describe_reference(self) -> str:
+        """Return the result of the hand-designed network that won, without a full stop."""
+        text = (
+            f"The winner of this run is {self.reference}, a hand-designed network: trained on all "
+            "rows, it has the lowest log loss on the validation data"
+        )
+        losses = {entry.name: entry.val_loss for entry in self.entries}
+        reference_loss = losses.get(self.reference)
+        found_loss = losses.get(FOUND)
+        if reference_loss is None:
+            return text
+        text = f"{text}, {reference_loss:.4f}"
+        if found_loss is None:
+            return f"{text}; the training of the best network that the search found failed"
+        return f"{text} instead of the {found_loss:.4f} of the best network that the search found"
 
     def save(self, folder: Path) -> "Confirmation":
         """Write `confirmed.json` into a run folder; return the confirmation itself."""

@@ -127,7 +127,7 @@ class SearchSummary:
 
     @property
     def best(self) -> str:
-        """The winner: what short trainings chose, else the first of the ranking."""
+        """The best architecture: what short trainings chose, else the first of the ranking."""
         confirmed = None
         if self.contest:
             confirmed = self.contest.winner
@@ -136,6 +136,13 @@ class SearchSummary:
         winner = choose_winner([row.arch for row in self.ranking], confirmed)
         assert winner is not None, "`best` needs a ranking"
         return winner
+
+    @property
+    def winner_name(self) -> str:
+        """The network to train and export: `best`, or the hand-designed network that won."""
+        if self.confirmation and self.confirmation.reference:
+            return self.confirmation.reference
+        return self.best
 
     @property
     def arch_count(self) -> int:

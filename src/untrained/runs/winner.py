@@ -110,6 +110,21 @@ def read_confirmed_name(run: RunFolder) -> str | None:
     return None
 
 
+def read_reference_name(run: RunFolder) -> str:
+    """Return the hand-designed network that won on a table; empty if a found network won."""
+    path = run.folder / CONFIRMED
+    if not path.is_file():
+        return ""
+    with read_result_file(path) as facts:
+        if not is_confirmation_of(run, facts):
+            return ""
+        # Earlier versions did not let hand-designed networks win.
+        reference = facts.get("reference", "")
+        if not isinstance(reference, str):
+            raise TypeError(f"its reference is {reference!r}")
+        return reference
+
+
 def is_confirmation_of(run: RunFolder, facts: dict[str, Any]) -> bool:
     """Whether a confirmation belongs to the current search key of a run, not to an earlier one.
 
@@ -121,7 +136,7 @@ def is_confirmation_of(run: RunFolder, facts: dict[str, Any]) -> bool:
 
 
 def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:
-    """Return the winner of a run: the confirmed architecture, else the first of the ranking.
+    """Return the best architecture of a run: the confirmed one, else the first of the ranking.
 
     The space is not loaded, because it may be the user's code.
 
@@ -145,16 +160,17 @@ def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:
 
 @dataclass(frozen=True)
 class Winner:
-    """The architecture to train and export, and the settings of its search.
+    """The network to train and export, and the settings of its search.
 
     Attributes:
-        arch: The architecture.
+        arch: The best architecture that was found.
         standing: Its place in the ranking.
         space: Name of its space.
         data: Name of the data.
         input_shape: Shape of the inputs; None for that of the data, or else of the space.
         seed: First seed of the search.
         space_code: Fingerprint of the user's code that defines the space; empty for a built-in one.
+        reference: Name of the hand-designed network that won against `arch`; empty if `arch` won.
     """
 
     arch: Arch
@@ -164,6 +180,12 @@ class Winner:
     input_shape: tuple[int, ...] | None
     seed: int
     space_code: str
+    reference: str = ""
+
+    @property
+    def name(self) -> str:
+        """The network to train and export, as text."""
+        return self.reference or str(self.arch)
 
 
 def read_winner(folder: str | Path) -> Winner:
@@ -192,6 +214,7 @@ def read_winner(folder: str | Path) -> Winner:
         input_shape=input_shape,
         seed=config.seed,
         space_code=run.space_code,
+        reference=read_reference_name(run),
     )
 
 

@@ -5,6 +5,7 @@ training is moved into a subfolder `former-1`, `former-2`, ...
 """
 
 import os
+import shutil
 from itertools import count
 from pathlib import Path
 
@@ -59,3 +60,13 @@ def move_training_aside(folder: Path) -> Path:
         if (folder / name).exists():
             os.replace(folder / name, former / name)
     return former
+
+
+def copy_training(source: Path, target: Path) -> None:
+    """Copy a finished training to another folder, where nothing reads it before it is complete."""
+    for name in (WEIGHTS_FILE, SCHEMA, VOCABULARIES, TRAINING_FILE):
+        if (source / name).exists():
+            # A copy that was killed leaves a partial file, which must not look like a whole one.
+            partial = target / f"{name}.copy"
+            shutil.copyfile(source / name, partial)
+            os.replace(partial, target / name)

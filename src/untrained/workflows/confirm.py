@@ -2,8 +2,10 @@
 
 After a search, three groups of the same size are trained briefly and compared: the best
 architectures by the proxy, the largest ones and random ones, all from the same records. The
-architecture with the lowest log loss on the validation part becomes the winner of the run and is
-compared with hand-designed networks (`references.py`).
+architecture with the lowest log loss on the validation part then competes with hand-designed
+networks (`references.py`): all are trained on all rows, and the one with the lowest log loss on the
+validation part, found or hand-designed, becomes the winner of the run. A hand-designed network that
+violates a limit of the search cannot win.
 
 On images, a contest takes the place of the confirmation (`contest.py`).
 
@@ -14,17 +16,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
+from untrained.config import SearchConfig
 from untrained.data import DataSource
 from untrained.data.parts import TRAIN
 from untrained.progress import ProgressCallback
-from untrained.reports.confirmation_result import Confirmation
+from untrained.reports.confirmation_result import FOUND, Confirmation
 from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking
 from untrained.seeds import derive_seed
 from untrained.spaces import Space
+from untrained.training.result import TrainingResult
 from untrained.types import Arch, Record
-from untrained.workflows.references import TrainingTrials, shorten_recipe, thin_part
+from untrained.workflows.reference_limits import describe_violation, measure_reference
+from untrained.workflows.references import (
+    TrainingTrials,
+    choose_by_validation,
+    shorten_recipe,
+    thin_part,
+)
 
 _GROUP_TEXTS = {
     "params": "the largest of the same records",
@@ -59,7 +69,7 @@ def confirm_ranking(
     source: DataSource,
     on_progress: ProgressCallback | None = None,
 ) -> Confirmation | None:
-    """Briefly train the best, the largest and random architectures, and save which one wins.
+    """Briefly train the best, the largest and random architectures, and save which network wins.
 
     Args:
         run: The run folder of the search. Its config says how many architectures per group.
@@ -70,7 +80,7 @@ def confirm_ranking(
         on_progress: Called after every training.
 
     Returns:
-        The confirmation, or None if no training finished.
+        The confirmation, or None if no short training finished.
 
     Raises:
         Interrupted: Ctrl-C was pressed. Finished trainings stay.
@@ -102,10 +112,50 @@ def confirm_ranking(
     confirmation = conclude_confirmation(groups, trainings, run)
     # Saved before the long comparison, so that an interruption does not lose the winner.
     confirmation.save(run.folder)
-    winner = max(scores, key=lambda arch: scores[arch])
-    entries = trials.compare_with_references(winner)
-    confirmation = replace(confirmation, entries=entries, seconds=perf_counter() - start)
+    found = max(scores, key=lambda arch: scores[arch])
+    confirmation = _compete_with_references(confirmation, found, trials, config, records)
+    confirmation = replace(confirmation, seconds=perf_counter() - start)
     return confirmation.save(run.folder)
+
+
+def _compete_with_references(
+    confirmation: Confirmation,
+    found: Arch,
+    trials: TrainingTrials,
+    config: SearchConfig,
+    records: Sequence[Record],
+) -> Confirmation:
+    """Train the best architecture and hand-designed networks on all rows, and choose the winner.
+
+    The training of the winner is in the run folder afterwards.
+    """
+    outcomes = trials.train_with_references(found)
+    limit_values = {}
+    violations = {}
+    for name in outcomes:
+        if name == FOUND:
+            # The search has proposed only architectures that satisfy the limits.
+            continue
+        limit_values[name] = measure_reference(name, trials.source.task, config, records)
+        violation = describe_violation(limit_values[name], config.limit_texts)
+        if violation:
+            violations[name] = violation
+    winner = choose_by_validation(outcomes, violations)
+    training = outcomes[winner]
+    if isinstance(training, TrainingResult):
+        trials.deliver_training(training)
+    entries = []
+    for entry in trials.compare_networks(outcomes, winner):
+        entry = replace(
+            entry,
+            violation=violations.get(entry.name, ""),
+            limit_values=limit_values.get(entry.name, {}),
+        )
+        entries.append(entry)
+    reference = ""
+    if winner != FOUND:
+        reference = winner
+    return replace(confirmation, entries=tuple(entries), reference=reference)
 
 
 def choose_groups(

@@ -29,7 +29,14 @@ from untrained.spaces import Space
 from untrained.training.checkpoint import WEIGHTS_FILE, load_tensors
 from untrained.training.result import TRAINING_FILE
 from untrained.types import Arch, Task
-from untrained.workflows.subject import PSEUDO_SPACES, Subject, find_space_of, load_source_for
+from untrained.workflows.subject import (
+    PSEUDO_SPACES,
+    Subject,
+    find_space_of,
+    is_click_network,
+    load_source_for,
+    make_click_arch,
+)
 from untrained.workflows.timm_models import is_timm_name
 from untrained.workflows.train_subject import find_run_folder, parse_subject
 
@@ -46,7 +53,7 @@ class _Request:
         folder: The folder that the user named, or None.
         training: The content of `train.json` in the folder; empty without a training.
         run: The run in the folder.
-        standing: The place of the winner in the ranking of the run.
+        standing: The place of the winner in the ranking of the run; None for a hand-designed one.
     """
 
     network: Any
@@ -183,7 +190,7 @@ def _read_folder(
 
     run = RunFolder.read(folder)
     winner = read_winner(folder)
-    if training and training["key"]["arch"] != str(winner.arch):
+    if training and training["key"]["arch"] != winner.name:
         # The search has found a better architecture after the training.
         if not weights:
             raise UsageError(
@@ -191,6 +198,16 @@ def _read_folder(
                 f"first run untrained train {folder}"
             )
         training = {}
+    if winner.reference:
+        return _Request(
+            network=make_click_arch(winner.reference),
+            space=space,
+            data=data or winner.data,
+            input_shape=input_shape or winner.input_shape,
+            folder=folder,
+            training=training,
+            run=run,
+        )
     run_space = choose_trusted_space(winner, folder, space, f"untrained export {folder}")
     arch = winner.arch
     if training:
@@ -223,7 +240,7 @@ def _choose_space_of_training(
         named_space: The space that the user names now.
 
     Returns:
-        The space; empty for a factory of the user or a timm model.
+        The space; empty for a network without one.
 
     Raises:
         UsageError: The user must name the code; the message says how.
@@ -250,7 +267,7 @@ def _choose_space_of_training(
 
 def _check_factory_of_training(arch: str, code: str | None, folder: Path) -> None:
     """Refuse a network without a space if it cannot be rebuilt or its code must not run."""
-    if is_timm_name(arch):
+    if is_timm_name(arch) or is_click_network(arch):
         return
     weights = f"{folder}/{WEIGHTS_FILE}"
     if not is_reference(arch):

@@ -1,15 +1,16 @@
-"""Compare the winner of a search on a table of clicks with hand-designed networks.
+"""Let the best network of a search on a table of clicks compete with hand-designed networks.
 
 Candidates are trained briefly from scratch and evaluated on the validation part. The best of them
-and the hand-designed networks are then trained on all rows with the same recipe, and each reads the
-test part once. A learning rate that suits one network is wrong for another, so each may choose from
-the same few rates by short trainings on the validation part.
+and the hand-designed networks are then trained on all rows with the same recipe. A learning rate
+that suits one network is wrong for another, so each may choose from the same few rates by short
+trainings on the validation part. The network with the lowest log loss on the validation part wins.
+Each network reads the test part once, which decides nothing.
 
 This module does not depend on proxies or on how candidates were found.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, inf, sqrt
@@ -29,20 +30,26 @@ from untrained.files import read_result_file, write_atomically
 from untrained.identity import read_torch_version
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
-from untrained.reports.confirmation_result import LEARNING_RATES, WINNER, ReferenceResult
+from untrained.reports.confirmation_result import FOUND, LEARNING_RATES, ReferenceResult
 from untrained.seeds import derive_seed
 from untrained.spaces import Space, fingerprint_space
 from untrained.training.batches import EVALUATION_ROWS
+from untrained.training.checkpoint import WEIGHTS_FILE
 from untrained.training.ctr_metrics import compute_row_losses
 from untrained.training.ctr_references import REFERENCES
 from untrained.training.distributed import make_training_process
 from untrained.training.evaluation import predict_logits
-from untrained.training.folder import list_former_trainings, move_training_aside, read_training_key
+from untrained.training.folder import (
+    copy_training,
+    list_former_trainings,
+    move_training_aside,
+    read_training_key,
+)
 from untrained.training.loop import Training
 from untrained.training.recipes import RECIPES, Recipe
-from untrained.training.result import AnotherTrainingError, TrainingResult
+from untrained.training.result import TRAINING_FILE, AnotherTrainingError, TrainingResult
 from untrained.types import TRANSIENT_FAILURES, Arch, Failure
-from untrained.workflows.subject import load_subject
+from untrained.workflows.subject import load_subject, make_click_arch
 from untrained.workflows.train import train
 from untrained.workflows.train_subject import TrainingSubject
 
@@ -96,22 +103,36 @@ class TrainingTrials:
         return results
 
     def compare_with_references(
-        self, winner: Arch, references: Sequence[str] | None = None
+        self, found: Arch, references: Sequence[str] | None = None
     ) -> tuple[ReferenceResult, ...]:
-        """Train the winner and hand-designed networks fully, each with the rate that suits it.
-
-        The winner is trained in the folder of the run, as `untrained train` does it.
+        """Train a found network and hand-designed networks, and compare them with the found one.
 
         Args:
-            winner: The winner of the confirmation.
+            found: The best architecture of the short trainings.
             references: Names of hand-designed networks; None for all of them.
 
         Returns:
-            One result per network, the winner first.
+            One result per network, the found one first.
+        """
+        return self.compare_networks(self.train_with_references(found, references), FOUND)
+
+    def train_with_references(
+        self, found: Arch, references: Sequence[str] | None = None
+    ) -> dict[str, TrainingResult | str]:
+        """Train a found network and hand-designed networks, each with the rate that suits it.
+
+        The found network is trained in the folder of the run, as `untrained train` does it.
+
+        Args:
+            found: The best architecture of the short trainings.
+            references: Names of hand-designed networks; None for all of them.
+
+        Returns:
+            The training of each network, or why it failed; that of the found one is the first.
         """
         if references is None:
             references = list(REFERENCES)
-        names = [WINNER, *references]
+        names = [FOUND, *references]
         outcomes: dict[str, TrainingResult | str] = {}
 
         def report_networks(_: Progress | None = None) -> None:
@@ -121,8 +142,8 @@ class TrainingTrials:
         report_networks()
         for name in names:
             try:
-                if name == WINNER:
-                    outcomes[name] = self._train_winner(winner, report_networks)
+                if name == FOUND:
+                    outcomes[name] = self._train_found(found, report_networks)
                 else:
                     outcomes[name] = self._train_reference(name, report_networks)
             except Interrupted:
@@ -132,32 +153,60 @@ class TrainingTrials:
                 # A training that diverged is a result too.
                 outcomes[name] = str(error)
             report_networks()
-        return _make_results(outcomes, self.source.parts[TEST], self.compute.device)
+        return outcomes
 
-    def _train_winner(self, arch: Arch, on_progress: ProgressCallback) -> TrainingResult:
-        options = self._choose_options(self._make_candidate(arch), on_progress)
+    def compare_networks(
+        self, outcomes: Mapping[str, TrainingResult | str], winner: str
+    ) -> tuple[ReferenceResult, ...]:
+        """Compare trained networks with the winner, row by row of the test part.
+
+        Args:
+            outcomes: What `train_with_references` returns.
+            winner: Name of the network to compare with.
+        """
+        return _make_results(outcomes, winner, self.source.parts[TEST], self.compute.device)
+
+    def deliver_training(self, training: TrainingResult) -> None:
+        """Copy the training of the winner to the folder of the run, unless it has one of it.
+
+        The training of another network is moved aside.
+        """
         former = read_training_key(self.folder)
-        if former and former.arch != str(arch):
+        if former and former.arch == training.key.arch:
+            return
+        if former:
             move_training_aside(self.folder)
-        # The user may have trained the winner with another recipe. Then look for this training
-        # among the earlier ones of the run. If it is not there, use a separate folder.
-        for run in (self.folder, *list_former_trainings(self.folder)):
-            with suppress(AnotherTrainingError):
-                return train(str(arch), self.data, space=self.space, run=run, **options)
-        own_folder = self.folder / FOLDER / f"{WINNER}-{derive_seed(arch):x}"
-        return train(str(arch), self.data, space=self.space, run=own_folder, **options)
+        copy_training(Path(training.folder), self.folder)
+
+    def _train_found(self, arch: Arch, on_progress: ProgressCallback) -> TrainingResult:
+        options = self._choose_options(self._make_candidate(arch), on_progress)
+        if (self.folder / TRAINING_FILE).is_file() and not (self.folder / WEIGHTS_FILE).is_file():
+            # The process was killed while it moved this training aside.
+            move_training_aside(self.folder)
+        # The user may have trained the network with another recipe, or a hand-designed network may
+        # have taken its place. Then look for its training among the earlier ones of the run.
+        own_folder = self.folder / FOLDER / f"{FOUND}-{derive_seed(arch):x}"
+        for run in (self.folder, *list_former_trainings(self.folder), own_folder):
+            former = read_training_key(run)
+            if former and former.arch == str(arch):
+                with suppress(AnotherTrainingError):
+                    return train(str(arch), self.data, space=self.space, run=run, **options)
+        former = read_training_key(self.folder)
+        if former and former.arch == str(arch):
+            return train(str(arch), self.data, space=self.space, run=own_folder, **options)
+        if former:
+            move_training_aside(self.folder)
+        return train(str(arch), self.data, space=self.space, run=self.folder, **options)
 
     def _train_reference(self, name: str, on_progress: ProgressCallback) -> TrainingResult:
-        task = self.source.task
-        reference = self._make_reference(name)
-        options = self._choose_options(reference, on_progress)
-        return train(
-            reference.subject.build(task),
-            self.data,
-            input_shape=task.input_shape,
-            run=self.folder / FOLDER / name,
-            **options,
-        )
+        options = self._choose_options(self._make_reference(name), on_progress)
+        folder = self.folder / FOLDER / name
+        try:
+            return train(make_click_arch(name), self.data, run=folder, **options)
+        except AnotherTrainingError:
+            # Such as one by an earlier version, or with the rate that was best on fewer rows.
+            move_training_aside(folder)
+            return train(make_click_arch(name), self.data, run=folder, **options)
 
     def _choose_options(
         self, subject: TrainingSubject, on_progress: ProgressCallback
@@ -232,9 +281,7 @@ class TrainingTrials:
         return TrainingSubject(str(arch), arch.space, subject, self.data, self.source, None)
 
     def _make_reference(self, name: str) -> TrainingSubject:
-        with random_state(derive_seed("weights", name, self.seed)):
-            model = REFERENCES[name](self.source.task)
-        subject = load_subject(model, "", self.compute.device)
+        subject = load_subject(make_click_arch(name), "", self.compute.device)
         return TrainingSubject(name, "", subject, self.data, self.source, None)
 
     def _report_progress(self, stage: str, done: int, total: int, measured: int) -> None:
@@ -298,13 +345,39 @@ def shorten_recipe(rows: int, recipe: Recipe = RECIPE) -> Recipe:
     return recipe.with_options(epochs=epochs, warm_up=min(recipe.warm_up, epochs / 10))
 
 
+def choose_by_validation(
+    outcomes: Mapping[str, TrainingResult | str], excluded: Collection[str]
+) -> str:
+    """Return the network with the lowest log loss on the validation part.
+
+    Args:
+        outcomes: What `TrainingTrials.train_with_references` returns.
+        excluded: Networks that must not win.
+
+    Returns:
+        Its name. Of equally good networks, the first one wins; if all trainings failed, the found
+        network.
+    """
+    winner = FOUND
+    lowest_loss = inf
+    for name, training in outcomes.items():
+        if isinstance(training, str) or name in excluded:
+            continue
+        loss = training.best["loss"]
+        if loss < lowest_loss:
+            winner = name
+            lowest_loss = loss
+    return winner
+
+
 def _make_results(
-    outcomes: dict[str, TrainingResult | str], test: Part, device: str
+    outcomes: Mapping[str, TrainingResult | str], winner: str, test: Part, device: str
 ) -> tuple[ReferenceResult, ...]:
     """Compare all networks with the winner, row by row of the test part.
 
     Args:
         outcomes: The training of each network, or why it failed.
+        winner: Name of the winner.
         test: The test part.
         device: Where to evaluate.
     """
@@ -327,8 +400,8 @@ def _make_results(
             auc=training.auc,
             rate=training.key.recipe["rate"],
         )
-        if name != WINNER and WINNER in row_losses:
-            differences = row_losses[name] - row_losses[WINNER]
+        if name != winner and winner in row_losses:
+            differences = row_losses[name] - row_losses[winner]
             margin = inf
             if len(differences) > 1:
                 margin = 1.96 * float(differences.std(ddof=1)) / sqrt(len(differences))

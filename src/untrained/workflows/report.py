@@ -34,7 +34,7 @@ from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking, compute_fitnesses
 from untrained.runs.reference import describe_consensus
 from untrained.runs.trace import read_prediction, read_trace
-from untrained.runs.winner import RunRanking, find_winner, read_ranking
+from untrained.runs.winner import RunRanking, find_winner, read_ranking, read_reference_name
 from untrained.spaces import SPACES, Space
 from untrained.spaces.core.diagrams import Diagram, read_diagram
 from untrained.strategies.nsga2 import find_pareto_front
@@ -86,8 +86,9 @@ def read_outcome(folder: str | Path) -> dict[str, Any]:
     """Read the result of a search or a training as plain data for `--json`.
 
     Returns:
-        For a search: `best`, `contest`, `confirmed`, `trained` and `weights`, each of which can be
-        None. For a training: `trained` and `weights`. For other folders: an empty dictionary.
+        For a search: `best`, `winner`, `contest`, `confirmed`, `trained` and `weights`, each of which
+        can be None. `winner` is `best`, the best architecture, or the hand-designed network that won
+        against it. For a training: `trained` and `weights`. For other folders: an empty dictionary.
     """
     training = _read_training(folder)
     result: dict[str, Any] = {}
@@ -96,16 +97,17 @@ def read_outcome(folder: str | Path) -> dict[str, Any]:
         contest = Contest.read(run)
         confirmation = Confirmation.read(run)
         winner = find_winner(run, read_ranking(run))
-        names = ("best", "contest", "confirmed", "trained", "weights")
+        names = ("best", "winner", "contest", "confirmed", "trained", "weights")
         result = dict.fromkeys(names)
         if winner:
             result["best"] = str(winner.arch)
+            result["winner"] = read_reference_name(run) or str(winner.arch)
         if contest:
             result["contest"] = contest.to_summary()
         if confirmation:
             result["confirmed"] = asdict(confirmation)
     # The training in the folder of a search may be that of an earlier winner.
-    if training and training.key.arch == result.get("best", training.key.arch):
+    if training and training.key.arch == result.get("winner", training.key.arch):
         result["trained"] = training.to_document()
         result["weights"] = str(Path(folder, WEIGHTS_FILE))
     return result

@@ -91,7 +91,10 @@ class SearchResult:
 
     @property
     def best(self) -> Arch:
-        """The winner: the best by short trainings, else the first of the ranking."""
+        """The best architecture: what short trainings chose, else the first of the ranking.
+
+        On a table, a hand-designed network can win against it; see `winner_name`.
+        """
         if not self.ranking.standings:
             raise UsageError(
                 "no architecture could be scored, so there is no best one; the report says why"
@@ -105,6 +108,16 @@ class SearchResult:
         winner = choose_winner(list(archs), confirmed_name)
         assert winner is not None
         return archs[winner]
+
+    @property
+    def winner_name(self) -> str:
+        """The network that `train` and `export` take from the run folder.
+
+        This is `best` as text or, on a table, the name of the hand-designed network that won.
+        """
+        if self.confirmed is not None and self.confirmed.reference:
+            return self.confirmed.reference
+        return str(self.best)
 
     def frame(self) -> "pd.DataFrame":
         """Return all records as a pandas table, with mean, deviation and number of seeds."""
@@ -122,6 +135,8 @@ class SearchResult:
         lines = [self._format_title(), repr(self.ranking)]
         if self.ranking.standings:
             lines.append(f"best: {self.best}")
+        if self.confirmed is not None and self.confirmed.reference:
+            lines.append(f"{self.confirmed.winner_text}.")
         if self.contest is not None:
             lines.append(self.contest.verdict)
         lines.append(f"run folder: {self.run.folder}")
@@ -132,6 +147,8 @@ class SearchResult:
         lines = [f"<p>{escape(self._format_title())}</p>", self.ranking._repr_html_()]
         if self.ranking.standings:
             lines.append(f"<p>best: <code>{escape(str(self.best))}</code></p>")
+        if self.confirmed is not None and self.confirmed.reference:
+            lines.append(f"<p>{escape(self.confirmed.winner_text)}.</p>")
         if self.contest is not None:
             lines.append(f"<p>{escape(self.contest.verdict)}</p>")
         lines.append(f"<p>run folder: <code>{escape(str(self.run.folder))}</code></p>")
@@ -483,7 +500,22 @@ def _train_best(setup: SearchSetup, result: SearchResult, time_plan: TimePlan) -
     with Store(run.store) as store:
         setup.limits.use_store(store, run.search_key)
         limit_rows = setup.limits.describe(result.best)
+    if result.confirmed is not None and result.confirmed.reference:
+        limit_rows = _describe_limits_of_reference(limit_rows, result.confirmed)
     return replace(result, run=replace(run, limits=limit_rows).save())
+
+
+def _describe_limits_of_reference(
+    limit_rows: list[dict[str, Any]], confirmation: Confirmation
+) -> list[dict[str, Any]]:
+    """Return the rows of `SearchLimits.describe` with the values of the hand-designed winner."""
+    entry = confirmation.winner_entry
+    assert entry is not None
+    rows = []
+    for row in limit_rows:
+        value = entry.limit_values.get(row["limit"])
+        rows.append({**row, "value": value, "source": "", "predicted": False})
+    return rows
 
 
 def _run_contest(setup: SearchSetup, result: SearchResult, seconds: float | None) -> Contest | None:

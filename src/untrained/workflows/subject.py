@@ -29,15 +29,18 @@ from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.spaces import SPACES, Space, fingerprint_space, load_space
 from untrained.spaces.convnet_designs import NAMED_NETWORKS
+from untrained.training.ctr_references import REFERENCES
 from untrained.types import Arch, Batch, Task
 from untrained.user_code import is_path
 from untrained.workflows.timm_models import build_timm_model, get_timm_input_shape, is_timm_name
 
 # Values of `Arch.space` for networks that do not belong to a search space.
-PSEUDO_SPACES = ("module", "factory", "timm")
+PSEUDO_SPACES = ("module", "factory", "timm", "reference")
 # The task of such networks. Input shape and number of classes come from the data.
 _OPEN_TASK = Task("", (), 0)
 _FINGERPRINT_LENGTH = 16
+# Networks that users may name: hand-designed ones for pictures and for tables.
+KNOWN_NAMES = (*NAMED_NETWORKS, *REFERENCES)
 
 Network = nn.Module | Arch | str
 
@@ -91,6 +94,8 @@ def load_subject(
     if isinstance(network, nn.Module):
         return _load_module(network, device, copy_module)
     network = replace_known_name(network)
+    if is_click_network(network):
+        return _load_click_network(str(network))
     if isinstance(network, str) and is_timm_name(network):
         return _load_timm_model(network)
     if isinstance(network, str) and is_reference(network):
@@ -126,8 +131,8 @@ def _parse_arch(text: str, space: str | Space) -> Arch:
         # For a file, a folder or a mistyped name, a message about a malformed architecture would be
         # misleading.
         path_error = find_path_error(text)
-        if path_error is None and get_close_matches(text, NAMED_NETWORKS, cutoff=0.7):
-            raise unknown_name_error("network", text, NAMED_NETWORKS) from None
+        if path_error is None and get_close_matches(text, KNOWN_NAMES, cutoff=0.7):
+            raise unknown_name_error("network", text, KNOWN_NAMES) from None
         raise path_error or error from None
 
 
@@ -200,6 +205,38 @@ def _load_timm_model(name: str) -> Subject:
         return build_timm_model(name, task.num_classes)
 
     return Subject(arch, task, build, cacheable=False)
+
+
+def is_click_network(network: object) -> bool:
+    """Return whether this is a hand-designed network for tables, or its name, such as "dlrm"."""
+    if isinstance(network, Arch):
+        return network.space == "reference"
+    return isinstance(network, str) and network in REFERENCES
+
+
+def make_click_arch(name: str) -> Arch:
+    """Return a hand-designed network for tables as an `Arch`.
+
+    Raises:
+        UsageError: There is no such network. A run folder of someone else may name anything.
+    """
+    if name not in REFERENCES:
+        raise unknown_name_error("network for tables", name, REFERENCES)
+    return Arch("reference", (("network", name),), name)
+
+
+def _load_click_network(name: str) -> Subject:
+    def build(task: Task) -> nn.Module:
+        if len(task.input_shape) != 1 or task.num_classes != 1:
+            raise UsageError(
+                f"{name} predicts clicks from the rows of a table, and {task.dataset} has other "
+                "samples; name a table, such as csv:clicks.csv"
+            )
+        return REFERENCES[name](task)
+
+    # The table sets the number of columns.
+    task = replace(_OPEN_TASK, input_shape=(1,), num_classes=1)
+    return Subject(make_click_arch(name), task, build, cacheable=False)
 
 
 def _load_factory(name: str) -> Subject:

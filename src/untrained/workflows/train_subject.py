@@ -28,14 +28,16 @@ from untrained.runs.folder import make_file_name
 from untrained.runs.winner import choose_trusted_space, read_winner
 from untrained.seeds import derive_seed
 from untrained.spaces import Space, load_space
-from untrained.spaces.convnet_designs import NAMED_NETWORKS
 from untrained.training.recipes import Recipe
 from untrained.types import Arch
 from untrained.workflows.subject import (
+    KNOWN_NAMES,
     Subject,
     find_space_of,
+    is_click_network,
     load_source_for,
     load_subject,
+    make_click_arch,
     replace_known_name,
 )
 
@@ -83,12 +85,14 @@ class TrainingSubject:
         """Return a fingerprint of what defines the network.
 
         This is the user's files or module, or the version of timm. The fingerprint is empty for a
-        network of a registered space.
+        network of a registered space and for a hand-designed network for tables.
         """
         if self.subject.arch.space == "module":
             return fingerprint_module(self.subject.build(self.source.task))
         if self.subject.arch.space == "timm":
             return f"timm {metadata.version('timm')}"
+        if is_click_network(self.subject.arch):
+            return ""
         return fingerprint_user_code(self.space or self.subject.factory)
 
     def choose_default_folder(self, recipe: str, code: str, samples: str) -> Path:
@@ -139,18 +143,22 @@ def resolve_subject(
     seed = 0
     if run_folder:
         winner = read_winner(run_folder)
-        network = winner.arch
-        space = choose_trusted_space(winner, run_folder, space, f"untrained train {run_folder}")
+        if winner.reference:
+            network = make_click_arch(winner.reference)
+        else:
+            network = winner.arch
+            command = f"untrained train {run_folder}"
+            space = choose_trusted_space(winner, run_folder, space, command)
         data = data or winner.data
         input_shape = input_shape or winner.input_shape
         seed = winner.seed
     if isinstance(network, Arch):
-        if not run_folder:
+        if not run_folder and not is_click_network(network):
             space = find_space_of(network, space)
         network = str(network)
-    is_own_network = not isinstance(network, str) or is_reference(network)
+    has_space = isinstance(network, str) and not is_reference(network)
     space_text = ""
-    if not is_own_network:
+    if has_space and not is_click_network(network):
         space_with_options = add_recipe_options(space, recipe)
         space_text = format_space(space, space_with_options)
         space = space_with_options
@@ -179,7 +187,7 @@ def parse_subject(network: object, space: str | Space, device: str) -> Subject:
         run_files = [*Path().glob("*/run.json"), *Path().glob("runs/*/run.json")]
         run_folders = [str(file.parent) for file in run_files]
         similar_names = get_close_matches(network, run_folders, n=2, cutoff=0.5)
-        similar_names += get_close_matches(network, NAMED_NETWORKS, n=2, cutoff=0.7)
+        similar_names += get_close_matches(network, KNOWN_NAMES, n=2, cutoff=0.7)
         hint = "give runs/NAME, an architecture, ./my_net.py:make_net or a name such as resnet18"
         if similar_names:
             hint = f"did you mean {' or '.join(similar_names)}?"

@@ -1,6 +1,5 @@
 """The result of the confirmation trainings."""
 
-from collections.abc import Sequence
 from textwrap import wrap
 
 from rich.box import SIMPLE_HEAD
@@ -9,11 +8,7 @@ from rich.table import Table
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.formatting import format_duration
-from untrained.reports.confirmation_result import (
-    REFERENCE_COLUMNS,
-    Confirmation,
-    ReferenceResult,
-)
+from untrained.reports.confirmation_result import REFERENCE_COLUMNS, Confirmation
 
 HEADING_WIDTH = 7
 
@@ -22,23 +17,29 @@ def show_confirmation(confirmation: Confirmation) -> None:
     """Print the comparison with networks designed by hand, if there are some, and the verdict."""
     console = SafeConsole()
     if confirmation.entries:
-        console.print(_make_reference_table(confirmation.entries))
+        console.print(_make_reference_table(confirmation))
     for entry in confirmation.entries:
         if entry.error:
             console.print_plain(f"{entry.name} failed: {entry.error}")
+        elif entry.violation:
+            console.print_plain(f"{entry.name} cannot win: {entry.violation}")
     for line in confirmation.sentences:
         console.print_plain(line)
     console.print_plain(f"{confirmation.winner_text}.")
     console.print_plain(f"confirming took {format_duration(confirmation.seconds)}")
 
 
-def _make_reference_table(entries: Sequence[ReferenceResult]) -> Table:
+def _make_reference_table(confirmation: Confirmation) -> Table:
+    """Make the table of all networks; a star marks the winner."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("Network")
     for heading in REFERENCE_COLUMNS:
         # Long headings would make the columns too wide for a terminal.
         lines = wrap(heading, HEADING_WIDTH, break_long_words=False)
         table.add_column("\n".join(lines), justify="right")
-    for entry in entries:
-        table.add_row(escape(entry.name), *entry.format_cells())
+    for entry in confirmation.entries:
+        name = entry.name
+        if entry == confirmation.winner_entry:
+            name = f"* {name}"
+        table.add_row(escape(name), *entry.format_cells())
     return table

@@ -78,9 +78,11 @@ def _show_winner(console: SafeConsole, result: SearchResult) -> None:
     if result.confirmed:
         shown = [standing.arch for standing in standings[:ROWS_SHOWN]]
         if result.best in shown:
-            console.print("* the winner of the confirmation trainings")
+            console.print("* the best of the confirmation trainings")
         show_confirmation(result.confirmed)
     console.print_plain(f"best: {result.best}", wrap=False)
+    if result.confirmed and result.confirmed.reference:
+        console.print_plain(f"winner: {result.winner_name}, a hand-designed network", wrap=False)
 
 
 def _show_remarks(console: SafeConsole, result: SearchResult) -> None:

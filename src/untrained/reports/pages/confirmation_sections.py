@@ -1,9 +1,8 @@
 """Sections about confirmation trainings: does the proxy help on the user's table of clicks?
 
-The winner is also compared with hand-designed networks.
+The best network also competes with hand-designed ones.
 """
 
-from collections.abc import Sequence
 from html import escape
 from statistics import fmean
 
@@ -11,6 +10,7 @@ from untrained.formatting import format_count
 from untrained.reports.confirmation_result import (
     LEARNING_RATES,
     REFERENCE_COLUMNS,
+    Confirmation,
     ReferenceResult,
 )
 from untrained.reports.group_comparison import TrainedGroup
@@ -37,6 +37,8 @@ def make_confirmation_sections(summary: SearchSummary) -> str:
     head.append(("", "Results"))
     table = make_table("", head, [_make_group_row(group) for group in confirmation.groups])
     winner = f"<p>{escape(confirmation.winner_text)}: {make_code(confirmation.winner)}</p>"
+    if confirmation.reference:
+        winner = make_paragraph(f"{confirmation.winner_text}.")
     note = (
         f"Each network was trained for {format_count(confirmation.epochs, 'epoch')} on "
         f"{confirmation.samples:,} samples of {confirmation.data} and evaluated by AUC on the "
@@ -47,28 +49,34 @@ def make_confirmation_sections(summary: SearchSummary) -> str:
     section = make_section(
         "Confirmation by training", *sentences, table, winner, make_paragraph(note, "note")
     )
-    return section + _make_references_section(confirmation.entries)
+    return section + _make_references_section(confirmation)
 
 
-def _make_references_section(entries: Sequence[ReferenceResult]) -> str:
-    """Return the section that compares the winner with hand-designed networks."""
-    if not entries:
+def _make_references_section(confirmation: Confirmation) -> str:
+    """Return the section that compares the found network with hand-designed ones."""
+    if not confirmation.entries:
         return ""
     head = [("", "Network"), *(("num", name) for name in REFERENCE_COLUMNS)]
-    table = make_table("", head, [_make_entry_row(entry) for entry in entries])
+    winner = confirmation.winner_entry
+    rows = [_make_entry_row(entry, entry == winner) for entry in confirmation.entries]
+    table = make_table("", head, rows)
     note = (
         "All networks were trained on the same rows with the same recipe. The validation data "
-        f"selected the weights and the best of {len(LEARNING_RATES)} learning rates (LR). The test "
-        "data was used once per network. The last column is the mean difference in log loss over "
-        "the test rows, with its 95 % confidence interval."
+        f"selected the weights, the best of {len(LEARNING_RATES)} learning rates (LR) and the "
+        "winner. The test data was used once per network. The last column is the mean difference in "
+        "log loss over the test rows, with its 95 % confidence interval."
     )
     return make_section(
         "Comparison with hand-designed networks", table, make_paragraph(note, "note")
     )
 
 
-def _make_entry_row(entry: ReferenceResult) -> str:
+def _make_entry_row(entry: ReferenceResult, is_winner: bool) -> str:
     name = make_text_cell(entry.name, "")
+    if is_winner:
+        name = make_html_cell(f"<b>{escape(entry.name)}</b>, the winner", "")
+    elif entry.violation:
+        name = make_text_cell(f"{entry.name}, cannot win: {entry.violation}", "")
     if entry.error:
         return make_row([name, f"<td colspan={len(REFERENCE_COLUMNS)}>{escape(entry.error)}</td>"])
     return make_row([name, *(make_text_cell(text, "num") for text in entry.format_cells())])

@@ -81,6 +81,9 @@ def make_search_headline(summary: SearchSummary) -> str:
     headline = _describe_best(summary)
     if summary.contest:
         headline = make_contest_headline(summary.contest)
+    if summary.confirmation and summary.confirmation.reference:
+        reference = summary.confirmation.reference
+        headline = f"The winner is {reference}, a hand-designed network."
     if summary.training:
         headline += f" {make_training_headline(summary.training)}"
     return headline
@@ -150,6 +153,11 @@ def _make_best_section(summary: SearchSummary) -> str:
             "one."
         )
         drawing = make_paragraph(note, "note")
+    if summary.confirmation and summary.confirmation.reference:
+        note = f"{summary.confirmation.winner_text}. This is the best network that was found:"
+        return make_section(
+            "Best architecture", make_paragraph(note), make_copyable(summary.best), drawing
+        )
     return make_section("Best architecture", make_copyable(summary.best), drawing)
 
 
@@ -160,7 +168,7 @@ def _make_training_with_warning(summary: SearchSummary) -> str:
         return ""
     sections = make_training_sections(training)
     # The search may have been resumed after the training and found a better architecture.
-    if not summary.ranking or training.key.arch == summary.best:
+    if not summary.ranking or training.key.arch == summary.winner_name:
         return sections
     warning = f"The training below is of a different architecture: {training.key.arch}"
     return make_section("Earlier training", make_paragraph(warning, "warn")) + sections
