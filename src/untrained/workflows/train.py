@@ -45,6 +45,7 @@ from untrained.quantities import (
     parse_seed,
     parse_shape,
 )
+from untrained.runs.winner import CONTEST
 from untrained.spaces import Space
 from untrained.training.adaptation import adapt_recipe
 from untrained.training.checkpoint import (
@@ -73,6 +74,7 @@ from untrained.training.recipes import (
 )
 from untrained.training.result import TRAINING_FILE, TrainingKey, TrainingResult
 from untrained.types import Arch
+from untrained.workflows.final_training import FinalTraining, plan_final_training
 from untrained.workflows.train_subject import TrainingSubject, find_run_folder, resolve_subject
 
 # Number of steps between checkpoints. There is also one after every epoch.
@@ -111,7 +113,8 @@ def train(
             the run.
         recipe: A recipe, with options in brackets: "quick(epochs=5,rate=0.05)". The default is the
             recipe of the earlier training of the run if there is one, else "ctr" for clicks,
-            "photos" for pictures of your own and "quick" for everything else.
+            "photos" for pictures of your own and "quick" for everything else. The winner of a
+            contest continues with its weights and its learning rate, as a refit.
         space: The space of an architecture.
         epochs: Number of epochs, instead of that of the recipe.
         run: Folder of the training. The default is the run folder, or a new one below `runs`. If
@@ -168,6 +171,13 @@ def train(
     if time is not None:
         time_limit = parse_duration(time)
     process = make_training_process(device)
+    # The winner of a contest is trained as by `search --export`, unless the user sets options.
+    if all(option is None for option in (data, recipe, run, start, patience)):
+        final_training = _plan_winner_training(network)
+        if final_training is not None:
+            recipe = final_training.recipe
+            start = final_training.start
+            refit = True
     recipe_text = recipe or _read_former_recipe(network)
     # The default recipe depends on the task, which is known only after the data are loaded.
     loaded_recipe = _load_recipe(recipe_text or "quick", epochs)
@@ -276,6 +286,18 @@ def train(
             _remove_checkpoint(folder)
     process.wait_for_others()
     return result
+
+
+def _plan_winner_training(network: object) -> FinalTraining | None:
+    """Plan the training of the winner of a contest as `search --export` does.
+
+    Returns:
+        The plan; None if the network is no run folder, or the run has no contest.
+    """
+    run_folder = find_run_folder(network)
+    if run_folder is None or not (run_folder / CONTEST).is_file():
+        return None
+    return plan_final_training(run_folder, None)
 
 
 def _read_former_recipe(network: object) -> str | None:
