@@ -513,8 +513,15 @@ def _describe_limits_of_reference(
     assert entry is not None
     rows = []
     for row in limit_rows:
-        value = entry.limit_values.get(row["limit"])
-        rows.append({**row, "value": value, "source": "", "predicted": False})
+        # Where the value of the found network comes from, such as a latency table, is left out.
+        rows.append(
+            {
+                "limit": row["limit"],
+                "text": row["text"],
+                "rejected": row["rejected"],
+                "value": entry.limit_values.get(row["limit"]),
+            }
+        )
     return rows
 
 
