@@ -104,6 +104,7 @@ def test_report_rewrites_the_page(run_cli, project):
     expected = {
         "report": "run/report.html",
         "best": "width=4",
+        "winner": "width=4",
         "contest": None,
         "confirmed": None,
         "trained": None,
