@@ -12,16 +12,19 @@ from untrained.config import ComputeConfig, SearchConfig
 from untrained.data import DataSource, load_data
 from untrained.data.parts import TRAIN, VAL
 from untrained.errors import Unscorable
-from untrained.reports.contest_result import Contest, ContestEntry, RoundResult
+from untrained.reports.contest_result import TOO_SLOW, Contest, ContestEntry, RoundResult
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import read_confirmed_name
 from untrained.spaces import load_space
 from untrained.training.checkpoint import load_tensors
 from untrained.training.recipes import load_recipe
+from untrained.workflows import contest as contest_module
 from untrained.workflows.contest import (
     MAX_EPOCHS,
+    MIN_FINAL_EPOCHS,
     ContestSettings,
     RunningContest,
+    estimate_max_flops,
     get_weights_path,
     plan_rounds,
     run_contest,
@@ -78,9 +81,6 @@ def fake_trainings(monkeypatch, accuracies: dict[int, float], interrupt_after: i
     """
     trainings: list[tuple[int, int]] = []
 
-    def measure_step_seconds(contest: RunningContest, number: int) -> float:
-        return 0.01
-
     def train_and_compare(
         contest: RunningContest,
         number: int,
@@ -100,7 +100,7 @@ def fake_trainings(monkeypatch, accuracies: dict[int, float], interrupt_after: i
         bits = np.packbits(correct).tobytes().hex()
         return RoundResult(epochs, samples, 1.0, float(correct.mean()), bits)
 
-    monkeypatch.setattr(RunningContest, "_measure_step_seconds", measure_step_seconds)
+    monkeypatch.setattr(contest_module, "measure_step_seconds", lambda *arguments: 0.01)
     monkeypatch.setattr(RunningContest, "_train_and_compare", train_and_compare)
     return trainings
 
@@ -234,6 +234,43 @@ def test_every_entry_of_a_round_has_the_same_time(source, tmp_path):
     assert contest._choose_epochs(1, 0, 96, 10.0) == 3
     assert contest._choose_epochs(2, 0, 96, 10.0) == 1
     assert contest._choose_epochs(1, 0, 96, 1e9) == MAX_EPOCHS[0]
+
+
+def test_entries_that_are_too_slow_for_the_time_are_left_out(source, tmp_path, monkeypatch):
+    accuracies = dict.fromkeys(range(1, 9), 0.1)
+    trainings = fake_trainings(monkeypatch, accuracies)
+    entries, archs = make_entries(6)
+    slow = entries[1].arch
+
+    def measure_step_seconds(subject, settings, part):
+        return 100.0 if subject.arch == slow else 0.01
+
+    monkeypatch.setattr(contest_module, "measure_step_seconds", measure_step_seconds)
+    contest = run_contest(entries, archs, make_settings(source, tmp_path, seconds=60.0))
+    assert contest is not None
+    errors = {entry.number: entry.error for entry in contest.entries}
+    assert errors[2] == TOO_SLOW
+    assert set(errors.values()) == {TOO_SLOW, ""}
+    assert all(number != 2 for _, number in trainings)
+
+
+def test_all_entries_of_a_round_have_the_same_samples(source, tmp_path, monkeypatch):
+    fake_trainings(monkeypatch, {number: 0.1 * number for number in range(1, 8)})
+    entries, archs = make_entries(5)
+    contest = run_contest(entries, archs, make_settings(source, tmp_path, seconds=60.0))
+    assert contest is not None
+    assert len({entry.rounds[0].samples for entry in contest.entries}) == 1
+
+
+def test_networks_are_as_large_as_the_final_training_allows(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(contest_module, "measure_step_seconds", lambda *arguments: 0.5)
+    entries, archs = make_entries(1)
+    settings = make_settings(source, tmp_path, seconds=60.0)
+    # 32 samples of 1,000 multiply-adds in half a second are 64,000 multiply-adds per second.
+    samples = len(source.parts[TRAIN]) + len(source.parts[VAL])
+    expected = 64_000 * 100.0 / (MIN_FINAL_EPOCHS * samples)
+    max_flops = estimate_max_flops({entries[0].arch: 1000.0}, archs, settings, 100.0)
+    assert max_flops == pytest.approx(expected)
 
 
 def test_networks_learn_continue_and_are_saved(source, tmp_path):

@@ -180,8 +180,9 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Train this many of the best, of the largest and of random architectures, and "
-            "known designs, in a contest that chooses the winner.",
+            help="Choose the winner by short trainings of this many of the best, of the largest and "
+            "of random architectures; on pictures of twice as many of the best, half as many "
+            "random ones, and known designs.",
             show_default="3 on your own pictures, 5 on your own tables, else none",
             rich_help_panel=BUDGET,
         ),
@@ -259,7 +260,7 @@ def search(
     from untrained.runs.folder import get_default_confirmations, get_default_effort
     from untrained.runs.ranking import make_record_rows
     from untrained.workflows.search import run_search
-    from untrained.workflows.time_plan import TRAINING, TimePlan
+    from untrained.workflows.time_plan import SCORING, TRAINING, TimePlan
 
     require_option("--recipe", recipe, "--export model", export)
     require_option("--latency-table", latency_table, "--max-latency 20ms", max_latency)
@@ -330,7 +331,8 @@ def search(
 
     print_gpu_hint(config.compute, as_json)
     time_plan = TimePlan.begin(config.time_seconds, config.confirm > 0, export is not None)
-    with show_progress(as_json, config.time_seconds) as on_progress, reserve_stdout(as_json):
+    scoring_seconds = time_plan.allot_seconds(SCORING)
+    with show_progress(as_json, scoring_seconds) as on_progress, reserve_stdout(as_json):
         result = run_search(config, on_progress, on_data=inspect_data, time_plan=time_plan)
     if export:
         # The report prints the command that repeats everything.

@@ -31,6 +31,10 @@ _OTHER_GROUPS = {
 }
 
 
+# The error of an entry that was not trained.
+TOO_SLOW = "too slow to train in the time"
+
+
 @dataclass(frozen=True)
 class RoundResult:
     """The training of one network in one round.
@@ -64,7 +68,8 @@ class ContestEntry:
         params: Number of parameters.
         latency: Seconds for one sample, if latency is limited; else None.
         rounds: The rounds that it has finished.
-        error: Why its training failed; empty if it did not.
+        error: Why its training failed or did not begin; empty if it finished.
+        is_copy: Whether it is another entry with another learning rate.
     """
 
     number: int
@@ -75,6 +80,7 @@ class ContestEntry:
     latency: float | None = None
     rounds: tuple[RoundResult, ...] = ()
     error: str = ""
+    is_copy: bool = False
 
     @property
     def epochs(self) -> int:
@@ -153,9 +159,11 @@ class Contest:
         return _INTERVAL * sqrt(variance)
 
     def format_accuracy(self, entry: ContestEntry) -> str:
-        """Return the accuracy with its interval, such as "71.2 ± 3.9 %"; "failed" without one."""
+        """Return the accuracy with its interval, such as "71.2 ± 3.9 %", or why there is none."""
         margin = self.compute_margin(entry)
         if entry.accuracy is None or margin is None:
+            if entry.error == TOO_SLOW:
+                return "left out"
             return "failed"
         return f"{100 * entry.accuracy:.1f} \u00b1 {100 * margin:.1f} %"
 

@@ -292,8 +292,11 @@ class RunFolder:
         kept = "the best so far is kept"
         if not has_best:
             kept = "what was measured is kept"
+        time = config.time or EFFORTS.get(config.effort, "")
+        if self.ended == "time" and config.confirm:
+            return f"Scoring took its share of {time}."
         sentences = {
-            "time": f"Stopped because its time was over: {kept}, and the same command resumes.",
+            "time": f"Stopped after {time}: {kept}, and the same command resumes.",
             "stable": f"Stopped because the best {config.top} have not changed for {config.stable} "
             "new architectures.",
             "exhausted": "There are no more architectures to score.",

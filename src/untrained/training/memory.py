@@ -37,3 +37,18 @@ def keep_freed_memory() -> bool:
     keeps_blocks = bool(set_option(_M_MMAP_THRESHOLD, _MAX_HEAP_BLOCK))
     keeps_heap = bool(set_option(_M_TRIM_THRESHOLD, _NEVER_TRIM))
     return keeps_blocks and keeps_heap
+
+
+def release_freed_memory() -> None:
+    """Return memory that this process has freed to the operating system.
+
+    After `keep_freed_memory`, networks of different sizes that are trained one after the other leave
+    free blocks between used ones, and the process grows to several gigabytes.
+    """
+    if platform.system() != "Linux":
+        return
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):
+        # Another C library, such as musl.
+        return

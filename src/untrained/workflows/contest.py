@@ -35,13 +35,20 @@ from untrained.files import read_result_file, write_atomically
 from untrained.identity import read_torch_version
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
-from untrained.reports.contest_result import Contest, ContestEntry, RoundResult, read_entry
+from untrained.reports.contest_result import (
+    TOO_SLOW,
+    Contest,
+    ContestEntry,
+    RoundResult,
+    read_entry,
+)
 from untrained.seeds import derive_seed, make_torch_generator
 from untrained.spaces import Space
 from untrained.training.checkpoint import load_tensors, load_weights, save_tensors
 from untrained.training.distributed import make_training_process
 from untrained.training.evaluation import DivergedError, Predictions, evaluate_network
 from untrained.training.loop import Training
+from untrained.training.memory import release_freed_memory
 from untrained.training.recipes import Recipe
 from untrained.types import Arch, Failure
 from untrained.workflows.subject import load_subject
@@ -56,8 +63,12 @@ KEEP = 1 / 3
 FINALISTS = 2
 # Longest training of an entry in each round, in epochs. Small data need less time than allowed.
 MAX_EPOCHS = (4, 12, 36)
-# Each round lasts at least this many epochs of the median entry. Large data are thinned for it.
+# Each round lasts at least this many epochs of the median entry. Large data are thinned for it, and
+# the slowest entries are left out.
 MIN_EPOCHS = 3
+MIN_ENTRIES = 4
+# The training of the winner should have at least this many epochs.
+MIN_FINAL_EPOCHS = 50
 MIN_SAMPLES = 500
 # Fraction of the samples that entries are compared on, and the largest number of them.
 VAL_SHARE = 0.25
@@ -179,6 +190,77 @@ def get_weights_path(folder: Path, number: int) -> Path:
     return folder / FOLDER / f"{number}.pt"
 
 
+def estimate_max_flops(
+    flops: Mapping[str, float],
+    archs: Mapping[str, Arch],
+    settings: ContestSettings,
+    final_seconds: float,
+) -> float:
+    """Return how many multiply-adds a network may have to be trained long enough afterwards.
+
+    Some networks are timed for a few training steps. Networks of other kinds may be slower; the
+    contest finds out.
+
+    Args:
+        flops: Multiply-adds per sample of the networks to time, by architecture.
+        archs: Their architectures, by text.
+        settings: What the entries of the contest have in common.
+        final_seconds: Duration of the training of the winner.
+
+    Returns:
+        The largest number with which that training has `MIN_FINAL_EPOCHS`; infinity if no network
+        could be timed.
+    """
+    parts = split_for_contest(settings.source.parts, settings.seed)
+    speeds = []
+    for text, network_flops in flops.items():
+        subject = _load_training_subject(archs[text], settings)
+        seconds = catch_failure(measure_step_seconds, subject, settings, parts[TRAIN])
+        if not isinstance(seconds, Failure):
+            speeds.append(network_flops * settings.recipe.batch / seconds)
+    if not speeds:
+        return inf
+    samples = len(parts[TRAIN]) + len(parts[VAL])
+    return median(speeds) * final_seconds / (MIN_FINAL_EPOCHS * samples)
+
+
+def measure_step_seconds(
+    subject: TrainingSubject, settings: ContestSettings, part: ImagePart
+) -> float:
+    """Return how long a training step of a network takes.
+
+    Args:
+        subject: The network.
+        settings: How it is trained.
+        part: Training samples, of which a few batches are used.
+    """
+    process = make_training_process(settings.compute.device)
+    network = subject.build_network(process.device, settings.seed)
+    count = min(len(part), TIMED_STEPS * settings.recipe.batch)
+    parts = {TRAIN: select_samples(part, torch.arange(count)), VAL: part}
+    training = Training(
+        network, settings.source, settings.recipe, parts, process, settings.seed, select=False
+    )
+    durations = []
+    last = perf_counter()
+    with random_state(training.seed), fastest_kernels(training.device):
+        training.model.train()
+        for batch in training.train_loader.iterate_training_batches(0):
+            training.train_step(batch)
+            # Reading the loss waits until a GPU has finished the step.
+            float(training.epoch_loss)
+            now = perf_counter()
+            durations.append(now - last)
+            last = now
+    # The first step is slower, because kernels are prepared in it.
+    return min(durations)
+
+
+def _load_training_subject(arch: Arch, settings: ContestSettings) -> TrainingSubject:
+    subject = load_subject(arch, settings.space, settings.compute.device)
+    return TrainingSubject(str(arch), arch.space, subject, settings.data, settings.source, None)
+
+
 class RunningContest:
     """A contest in progress. Every change of its state is saved.
 
@@ -204,16 +286,26 @@ class RunningContest:
         self._on_progress = on_progress
         self._folder = settings.folder / FOLDER
         self._fingerprint = settings.fingerprint(parts)
-        self._first_numbers = [entry.number for entry in entries]
-        self._entries = {entry.number: entry for entry in entries}
-        self._entries.update(self._read_state())
-        self._counts = plan_rounds(len(entries))
+        # A contest that was begun before keeps its entries.
+        self._entries = self._read_state()
+        if not self._entries:
+            self._entries = {entry.number: entry for entry in entries}
+        self._first_numbers = []
+        for entry in self._entries.values():
+            if not entry.is_copy:
+                self._first_numbers.append(entry.number)
+        self._counts = plan_rounds(len(self._first_numbers))
         # Seconds per step of each entry, as last measured.
         self._step_seconds: dict[int, float] = {}
 
     def run(self) -> None:
         """Run all rounds, except what an earlier call has finished."""
-        numbers = self._first_numbers
+        self._leave_out_slow_entries()
+        numbers = []
+        for number in self._first_numbers:
+            if self._entries[number].error != TOO_SLOW:
+                numbers.append(number)
+        self._counts = plan_rounds(len(numbers))
         for round_index in range(len(self._counts)):
             if round_index > 0:
                 numbers = self._rank(numbers)[: self._counts[round_index]]
@@ -264,6 +356,26 @@ class RunningContest:
                     get_weights_path(self._settings.folder, number).unlink(missing_ok=True)
         return contest
 
+    def _leave_out_slow_entries(self) -> None:
+        """Leave out the slowest entries until all others can train for `MIN_EPOCHS` in a round."""
+        seconds = self._settings.seconds
+        is_begun = any(entry.rounds or entry.error for entry in self._entries.values())
+        if seconds is None or is_begun:
+            return
+        for number in self._first_numbers:
+            self._time_steps(number)
+        steps_per_epoch = max(1, len(self._parts[TRAIN]) // self._settings.recipe.batch)
+        fastest_first = sorted(self._step_seconds, key=lambda number: self._step_seconds[number])
+        needed = 0.0
+        for count, number in enumerate(fastest_first, 1):
+            needed += MIN_EPOCHS * steps_per_epoch * self._step_seconds[number]
+            # The trainings with other learning rates take about as long as the average one.
+            needed_for_copies = len(RATE_FACTORS) * needed / count
+            round_seconds = seconds / len(plan_rounds(count))
+            if count > MIN_ENTRIES and needed + needed_for_copies > round_seconds:
+                self._entries[number] = replace(self._entries[number], error=TOO_SLOW)
+        self._save_state()
+
     def _run_round(self, round_index: int, numbers: Sequence[int]) -> None:
         """Train entries for their share of the round, except those that have finished it."""
         missing = []
@@ -280,7 +392,7 @@ class RunningContest:
         if not missing:
             return
         seconds_each = self._choose_seconds(round_index)
-        samples = self._choose_sample_count(seconds_each, missing)
+        samples = self._choose_sample_count(round_index, seconds_each, missing)
         for number in missing:
             epochs = self._choose_epochs(number, round_index, samples, seconds_each)
             self._train_entry(number, round_index, epochs, samples, seconds_each)
@@ -292,8 +404,14 @@ class RunningContest:
         round_seconds = self._settings.seconds / len(self._counts)
         return round_seconds / self._count_trainings(round_index)
 
-    def _choose_sample_count(self, seconds: float, numbers: Sequence[int]) -> int:
-        """Return the number of training samples with which the median entry has enough epochs."""
+    def _choose_sample_count(self, round_index: int, seconds: float, numbers: Sequence[int]) -> int:
+        """Return the number of training samples with which the median entry has enough epochs.
+
+        All entries of a round have the same samples.
+        """
+        for entry in self._entries.values():
+            if len(entry.rounds) > round_index:
+                return entry.rounds[round_index].samples
         total = len(self._parts[TRAIN])
         if seconds == inf:
             return total
@@ -319,6 +437,7 @@ class RunningContest:
         result = catch_failure(
             self._train_and_compare, number, round_index, epochs, samples, seconds
         )
+        release_freed_memory()
         entry = self._entries[number]
         if isinstance(result, Failure):
             self._entries[number] = replace(entry, error=str(result))
@@ -370,13 +489,9 @@ class RunningContest:
         """Prepare the training of an entry, with its weights of the round before."""
         settings = self._settings
         entry = self._entries[number]
-        arch = self._archs[entry.arch]
         process = make_training_process(settings.compute.device)
-        subject = load_subject(arch, settings.space, settings.compute.device)
-        training_subject = TrainingSubject(
-            entry.arch, arch.space, subject, settings.data, settings.source, None
-        )
-        network = training_subject.build_network(process.device, settings.seed)
+        subject = _load_training_subject(self._archs[entry.arch], settings)
+        network = subject.build_network(process.device, settings.seed)
         if round_index > 0:
             path = get_weights_path(self._settings.folder, number)
             load_weights(network, load_tensors(path), path)
@@ -390,28 +505,13 @@ class RunningContest:
 
     def _time_steps(self, number: int) -> None:
         """Measure how long a training step of an entry takes. A failure ends its participation."""
-        seconds = catch_failure(self._measure_step_seconds, number)
+        subject = _load_training_subject(self._archs[self._entries[number].arch], self._settings)
+        seconds = catch_failure(measure_step_seconds, subject, self._settings, self._parts[TRAIN])
         if isinstance(seconds, Failure):
             self._entries[number] = replace(self._entries[number], error=str(seconds))
             self._save_state()
         else:
             self._step_seconds[number] = seconds
-
-    def _measure_step_seconds(self, number: int) -> float:
-        batch = self._settings.recipe.batch
-        samples = min(len(self._parts[TRAIN]), TIMED_STEPS * batch)
-        training = self._make_training(number, 0, 1, samples)
-        durations = []
-        last = perf_counter()
-        with random_state(training.seed), fastest_kernels(training.device):
-            training.model.train()
-            for training_batch in training.train_loader.iterate_training_batches(0):
-                training.train_step(training_batch)
-                now = perf_counter()
-                durations.append(now - last)
-                last = now
-        # The first step is slower, because kernels are prepared in it.
-        return min(durations)
 
     def _enter_other_rates(self, best: int) -> list[int]:
         """Enter the best entry again with other learning rates; return the new numbers."""
@@ -423,7 +523,9 @@ class RunningContest:
             if number not in self._entries:
                 entry = self._entries[best]
                 rate = float(f"{factor * entry.rate:.2g}")
-                self._entries[number] = replace(entry, number=number, rate=rate, rounds=())
+                self._entries[number] = replace(
+                    entry, number=number, rate=rate, rounds=(), is_copy=True
+                )
         return copies
 
     def _rank(self, numbers: Sequence[int]) -> list[int]:

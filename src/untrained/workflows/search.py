@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from html import escape
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
@@ -56,7 +57,7 @@ from untrained.training.adaptation import adapt_recipe
 from untrained.training.recipes import get_default_recipe_name, load_recipe
 from untrained.types import Arch, Failure, Record
 from untrained.workflows.confirm import choose_groups, confirm_ranking
-from untrained.workflows.contest import ContestSettings, run_contest
+from untrained.workflows.contest import ContestSettings, estimate_max_flops, run_contest
 from untrained.workflows.data_title import describe_data
 from untrained.workflows.search_setup import SearchSetup, prepare_search
 from untrained.workflows.time_plan import CONTEST as CONTEST_PHASE
@@ -67,6 +68,10 @@ if TYPE_CHECKING:
 
 # Architectures to ask for at a time, per worker and per network that it measures in one pass.
 ASK_SIZE_PER_WORKER = 16
+# The contest has this many times `confirm` of the best by score.
+BEST_FACTOR = 2
+# Networks that are timed to find out how large a network can be trained in the time.
+TIMED_NETWORKS = 4
 # How the architectures of a group were selected. Any other group is that of a proxy.
 CONTEST_GROUPS = {"params": LARGEST, "random": RANDOM}
 
@@ -457,7 +462,7 @@ def _rank_within_latency(
     def list_contenders(ranking: Ranking, some_records: Sequence[Record]) -> list[Arch]:
         contenders: list[Arch] = []
         if run.config.confirm:
-            groups = choose_groups(ranking, some_records, run.config.confirm, run)
+            groups = _choose_contest_groups(ranking, some_records, run)
             for archs in groups.values():
                 contenders.extend(archs)
             # Known designs compete in the contest, wherever they are in the ranking.
@@ -492,7 +497,12 @@ def _train_best(setup: SearchSetup, result: SearchResult, time_plan: TimePlan) -
             return replace(result, run=replace(run, ended="interrupted").save())
         result = replace(result, confirmed=confirmation)
     else:
-        contest = _run_contest(setup, result, time_plan.allot_seconds(CONTEST_PHASE))
+        contest = _run_contest(
+            setup,
+            result,
+            time_plan.allot_seconds(CONTEST_PHASE),
+            time_plan.estimate_training_seconds(),
+        )
         result = replace(result, contest=contest)
         if contest is not None and contest.ended == "interrupted":
             run = replace(run, ended="interrupted")
@@ -525,8 +535,17 @@ def _describe_limits_of_reference(
     return rows
 
 
-def _run_contest(setup: SearchSetup, result: SearchResult, seconds: float | None) -> Contest | None:
-    """Run the contest between the best, the largest and random architectures and known designs."""
+def _run_contest(
+    setup: SearchSetup, result: SearchResult, seconds: float | None, final_seconds: float | None
+) -> Contest | None:
+    """Run the contest between the best, the largest and random architectures and known designs.
+
+    Args:
+        setup: The search.
+        result: Its result so far.
+        seconds: Longest duration of the contest; None for no limit.
+        final_seconds: Duration of the training of the winner afterwards; None for no limit.
+    """
     run = result.run
     config = setup.config
     recipe_name = get_default_recipe_name(setup.source.task, belongs_to_user(config.data))
@@ -543,14 +562,64 @@ def _run_contest(setup: SearchSetup, result: SearchResult, seconds: float | None
         search_key=run.search_key,
     )
     archs = {str(standing.arch): standing.arch for standing in result.ranking.standings}
+    if final_seconds is not None:
+        result = _leave_out_large(result, settings, archs, final_seconds)
     entries = _make_entries(result, recipe.rate)
     return run_contest(entries, archs, settings, setup.on_progress)
+
+
+def _leave_out_large(
+    result: SearchResult,
+    settings: ContestSettings,
+    archs: Mapping[str, Arch],
+    final_seconds: float,
+) -> SearchResult:
+    """Remove architectures from the ranking that are too large to be trained in the time.
+
+    Known designs stay, and so does everything if nothing else would be left.
+    """
+    flops = {}
+    for record in result.records:
+        if record.proxy == "flops" and record.value is not None:
+            flops[str(record.arch)] = record.value
+    ranked = [text for text in archs if text in flops]
+    timed = [text for text in ranked if text in result.run.known_designs] or ranked
+    timed_flops = {text: flops[text] for text in timed[:TIMED_NETWORKS]}
+    max_flops = estimate_max_flops(timed_flops, archs, settings, final_seconds)
+    standings = []
+    for standing in result.ranking.standings:
+        text = str(standing.arch)
+        if text in result.run.known_designs or flops.get(text, 0.0) <= max_flops:
+            standings.append(standing)
+    if not standings:
+        return result
+    return replace(result, ranking=replace(result.ranking, standings=tuple(standings)))
+
+
+def _choose_contest_groups(
+    ranking: Ranking, records: Sequence[Record], run: RunFolder
+) -> dict[str, list[Arch]]:
+    """Choose the entries of the contest: the best by score, fewer of the largest and random ones.
+
+    Of ten short trainings, those of the best by score are worth most
+    (docs/results/few-trainings.md). The others show whether that holds on the user's data.
+    """
+    count = run.config.confirm
+    groups = choose_groups(ranking, records, BEST_FACTOR * count, run)
+    chosen = {}
+    for name, archs in groups.items():
+        if name == "params":
+            archs = archs[:count]
+        elif name == "random":
+            archs = archs[: ceil(count / 2)]
+        chosen[name] = archs
+    return chosen
 
 
 def _make_entries(result: SearchResult, rate: float) -> list[ContestEntry]:
     """Return the entries of the contest, each architecture once."""
     run = result.run
-    groups = choose_groups(result.ranking, result.records, run.config.confirm, run)
+    groups = _choose_contest_groups(result.ranking, result.records, run)
     selections: dict[str, list[str]] = {}
     for standing in result.ranking.standings:
         name = run.known_designs.get(str(standing.arch))

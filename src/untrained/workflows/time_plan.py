@@ -56,6 +56,16 @@ class TimePlan:
         remaining = max(0.0, self.total - (perf_counter() - self.start))
         return remaining * self._compute_share(phase)
 
+    def estimate_training_seconds(self) -> float | None:
+        """Return how long the winner will be trained if no phase ends early; None for no limit.
+
+        Without a training in the plan, it is assumed that one as long as the share of a training
+        follows.
+        """
+        if self.total is None:
+            return None
+        return SHARES[TRAINING] * self.total
+
     def describe(self) -> str:
         """Return how the time is divided, such as "at most 15 min: about 3 min scoring, ...".
 

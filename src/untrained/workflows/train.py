@@ -75,6 +75,7 @@ from untrained.training.recipes import (
 from untrained.training.result import TRAINING_FILE, TrainingKey, TrainingResult
 from untrained.types import Arch
 from untrained.workflows.final_training import FinalTraining, plan_final_training
+from untrained.workflows.subject import is_click_network
 from untrained.workflows.train_subject import TrainingSubject, find_run_folder, resolve_subject
 
 # Number of steps between checkpoints. There is also one after every epoch.
@@ -439,7 +440,7 @@ def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
 
     It is empty for what a command cannot express: a module, and weights to begin with.
     """
-    is_named = bool(key.space) or is_reference(key.what)
+    is_named = bool(key.space) or is_reference(key.what) or is_click_network(key.what)
     if not is_named or key.start:
         return ""
     options: dict[str, Any] = {

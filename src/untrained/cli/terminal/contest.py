@@ -11,15 +11,20 @@ from untrained.formatting import (
     format_limited_value,
     format_quantity,
 )
-from untrained.reports.contest_result import Contest
+from untrained.reports.contest_result import TOO_SLOW, Contest
 
 
 def show_contest(contest: Contest) -> None:
     """Print the entries of a contest with its winner, and whether the proxy helped."""
     console = SafeConsole()
     console.print(_make_contest_table(contest))
+    left_out = [str(entry.number) for entry in contest.entries if entry.error == TOO_SLOW]
+    if left_out:
+        console.print_plain(
+            f"left out, because too slow to train in the time: {', '.join(left_out)}"
+        )
     for entry in contest.entries:
-        if entry.error:
+        if entry.error and entry.error != TOO_SLOW:
             console.print_plain(f"network {entry.number} failed: {entry.error}")
     console.print_plain(f"* {contest.verdict}")
     for sentence in contest.sentences:

@@ -52,6 +52,9 @@ def show_progress(
             bar.start()
             log.write(stage, _format_status(progress), now)
             if stage not in tasks:
+                # The stages follow one another, so the time of the earlier ones is over.
+                for task in tasks.values():
+                    bar.stop_task(task)
                 tasks[stage] = bar.add_task(stage, total=progress.total)
             bar.update(tasks[stage], completed=progress.done, total=progress.total)
             message = estimate.update(progress, now)
