@@ -55,8 +55,8 @@ def calibrate(
     """Find the proxy that works best on your own space and data.
 
     It trains a few architectures briefly and compares the ranking of each proxy with their
-    accuracies. Afterwards, `untrained search --proxy auto` uses consensus, or the best proxy if it is
-    significantly better.
+    accuracies. Afterwards, `untrained search --proxy auto` uses consensus, or the best proxy if it
+    is significantly better.
 
     Example: untrained calibrate --space ./mine.py:mynet --data digits --trainings 12 --epochs 3
 

@@ -180,8 +180,8 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Choose the winner by short trainings of this many of the best, of the largest and "
-            "of random architectures; on pictures of twice as many of the best, half as many "
+            help="Choose the winner by short trainings of this many of the best, of the largest "
+            "and of random architectures; on pictures of twice as many of the best, half as many "
             "random ones, and known designs.",
             show_default="3 on your own pictures, 5 on your own tables, else none",
             rich_help_panel=BUDGET,

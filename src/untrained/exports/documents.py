@@ -365,8 +365,8 @@ def _describe_origin(subject: ExportSubject) -> str:
         lines.append(f"Search: `{command}`. Score: {score['proxy']} {score['value']:.6g}.")
     elif subject.run is not None:
         lines.append(
-            f"Search: `{subject.run.to_command()}`. This hand-designed network had a lower log loss "
-            "on the validation data than the best network that the search found."
+            f"Search: `{subject.run.to_command()}`. This hand-designed network had a lower log "
+            "loss on the validation data than the best network that the search found."
         )
     command = subject.training.get("command", "")
     if command:

@@ -50,8 +50,8 @@ class ReferenceResult:
         error: Why the training failed; empty if it succeeded.
         rate: The learning rate that was best on the validation part.
         violation: Why a limit of the search keeps it from winning; empty if none does.
-        limit_values: Its values for the limits of the search, by limit; None for unknown ones. Empty
-            for the found network.
+        limit_values: Its values for the limits of the search, by limit; None for unknown ones.
+            Empty for the found network.
     """
 
     name: str

@@ -42,8 +42,8 @@ def keep_freed_memory() -> bool:
 def release_freed_memory() -> None:
     """Return memory that this process has freed to the operating system.
 
-    After `keep_freed_memory`, networks of different sizes that are trained one after the other leave
-    free blocks between used ones, and the process grows to several gigabytes.
+    After `keep_freed_memory`, networks of different sizes that are trained one after the other
+    leave free blocks between used ones, and the process grows to several gigabytes.
     """
     if platform.system() != "Linux":
         return

@@ -86,9 +86,10 @@ def read_outcome(folder: str | Path) -> dict[str, Any]:
     """Read the result of a search or a training as plain data for `--json`.
 
     Returns:
-        For a search: `best`, `winner`, `contest`, `confirmed`, `trained` and `weights`, each of which
-        can be None. `winner` is `best`, the best architecture, or the hand-designed network that won
-        against it. For a training: `trained` and `weights`. For other folders: an empty dictionary.
+        For a search: `best`, `winner`, `contest`, `confirmed`, `trained` and `weights`, each of
+        which can be None. `winner` is `best`, the best architecture, or the hand-designed network
+        that won against it. For a training: `trained` and `weights`. For other folders: an empty
+        dictionary.
     """
     training = _read_training(folder)
     result: dict[str, Any] = {}

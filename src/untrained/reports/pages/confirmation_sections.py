@@ -63,8 +63,8 @@ def _make_references_section(confirmation: Confirmation) -> str:
     note = (
         "All networks were trained on the same rows with the same recipe. The validation data "
         f"selected the weights, the best of {len(LEARNING_RATES)} learning rates (LR) and the "
-        "winner. The test data was used once per network. The last column is the mean difference in "
-        "log loss over the test rows, with its 95 % confidence interval."
+        "winner. The test data was used once per network. The last column is the mean difference "
+        "in log loss over the test rows, with its 95 % confidence interval."
     )
     return make_section(
         "Comparison with hand-designed networks", table, make_paragraph(note, "note")
