@@ -138,7 +138,7 @@ NAMES = {
     "did you mean accuracy?",
     "bench --space ./mine.py:mynet --table results.csv --metric remark": "line 2 of results.csv: remark is 'a'; write a",
     "bench --space ./mine.py:mynet --table results.csv --benchmark nasbench201": "--table and --benchmark exclude",
-    "bench --table results.csv": "line 2 of results.csv: width=2 is not in nasbench201: ",
+    "bench --table results.csv": "line 2 of results.csv: width=2 is not in convnet: ",
     "calibrate --space nasbench202": "no space is called 'nasbench202'",
     "calibrate --proxy dexter": "no proxy is called 'dexter'; did you mean dextr",
     "calibrate --data nois": "no data set is called 'nois'",

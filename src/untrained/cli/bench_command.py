@@ -112,7 +112,7 @@ def bench(
     come with untrained, on this and on every other machine. Import published tables once with
     `untrained data import`, or give results of your own with --table.
 
-    Example: untrained bench
+    Example: untrained bench --proxy all
 
     Example: untrained bench --space nasbench201 --dataset cifar10 --samples 1000 --proxy dextr,zico
     """
