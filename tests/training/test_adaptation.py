@@ -81,7 +81,7 @@ def test_own_pictures_are_trained_with_photos_and_the_result_repeats_it(tmp_path
 def test_every_part_of_the_recipe_of_photos_has_an_effect(tmp_path: Path):
     data = write_archive(tmp_path)
     trivial = train(make_busy(), data, "photos(epochs=1)", run=tmp_path / "a", input_shape=SHAPE)
-    quick = "quick(epochs=1,batch=8,crop=1,cutout=2,rate=0.0125,smoothing=0.1,average=0.995,decay_all=False,bf16=True)"
+    quick = "quick(epochs=1,batch=8,crop=1,cutout=2,rate=0.0125,decay=0.002,smoothing=0.1,average=0.995,decay_all=False,bf16=True)"
     without = train(make_busy(), data, quick, run=tmp_path / "b", input_shape=SHAPE)
     with_trivial = quick.replace("bf16=True", "bf16=True,augment=trivial")
     same = train(make_busy(), data, with_trivial, run=tmp_path / "c", input_shape=SHAPE)
