@@ -7,8 +7,8 @@ network has to be built. Memory is `Probe.memory`: parameters, buffers and the a
 sample, in float32. `max_latency.py` measures or predicts latency.
 
 If the space names a choice that scales networks, such as the width, `ConstrainedSpace` sets it to
-the largest option within the upper limits on size. Networks then use the size that the user allows,
-instead of lying anywhere below it.
+the largest option within the upper limits on size, so that networks use the size that the user
+allows.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """A contest between networks: many are trained briefly, the best longer (successive halving).
 
 The entries are the best architectures of a search by its proxy, the largest ones, random ones and
-the known designs of the space. Each round trains every remaining entry for the same time, and about
-a third of them go on. An entry continues with the weights of the round before: every round is one
+the known designs of the space. Each round trains every remaining entry for the same time, and keeps
+about a third of them. An entry continues with the weights of the round before: every round is one
 cycle of the learning rate, from its highest value to zero, so that networks are compared after a
 complete schedule (SGDR: Loshchilov and Hutter, ICLR 2017). After the first round, the best entry
 enters again with a lower and a higher learning rate.
@@ -57,7 +57,7 @@ from untrained.workflows.train_subject import TrainingSubject
 FOLDER = "contest"
 STATE = "state.json"
 STAGE = "contest"
-# About this fraction of the entries goes on to the next round.
+# About this fraction of the entries is trained in the next round.
 KEEP = 1 / 3
 # Number of entries in the last round.
 FINALISTS = 2
@@ -78,7 +78,7 @@ RATE_FACTORS = (1 / 3, 3.0)
 # Steps that are timed to estimate how long an epoch takes; the first one is slower.
 TIMED_STEPS = 4
 # A training that takes this many times its share of the time is stopped.
-PATIENCE = 3.0
+MAX_OVERRUN = 3.0
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def plan_rounds(entries: int) -> list[int]:
 
 
 def split_for_contest(parts: Mapping[str, Part], seed: int) -> dict[str, ImagePart]:
-    """Split the training and validation samples anew, with more samples for the comparison.
+    """Split the training and validation samples again, with more samples for the comparison.
 
     Args:
         parts: The parts of the data. The test part is not used.
@@ -461,7 +461,7 @@ class RunningContest:
 
         try:
             with random_state(training.seed), fastest_kernels(training.device):
-                training.run(time_limit=PATIENCE * seconds, on_step=report_step)
+                training.run(time_limit=MAX_OVERRUN * seconds, on_step=report_step)
             evaluation = evaluate_network(
                 training.final_model,
                 training.val_loader.iterate_evaluation_batches(),

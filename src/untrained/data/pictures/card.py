@@ -15,7 +15,7 @@ _MAX_CLASSES_SHOWN = 12
 _MIN_STEPS = 10  # per epoch
 _MANY_PICTURES = 10_000  # from here on, batches of 128 leave enough steps per epoch
 _MAX_PIXELS = 2**22  # per batch
-_MAX_BYTES = 2**32  # of all pictures, for an input size that nobody asked for
+_MAX_BYTES = 2**32  # of all pictures, for an input size that the user did not set
 _PURPOSES = {TRAIN: "for training", VAL: "for validation", TEST: "for testing"}
 
 
