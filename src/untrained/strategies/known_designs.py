@@ -56,7 +56,7 @@ class WithKnownDesigns(Strategy):
             for arch in proposals:
                 if arch in self.designs:
                     self._strategy.tell(self._design_records.get(arch, []))
-            # If all proposals are designs, the strategy has received their records and proposes more.
+            # If all proposals are designs, the strategy now has their records and proposes more.
             if archs or not proposals:
                 return archs
 
