@@ -7,7 +7,6 @@ its constructor.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import indent, wrap
-from typing import Any
 
 from untrained.exports.expressions import (
     LINE_WIDTH,
@@ -129,7 +128,7 @@ def write_classes(classes: Sequence[BlockClass]) -> None:
 def _resolve_instances(block: Block, classes: Sequence[BlockClass]) -> _Content:
     """Replace instances of other classes by constructor calls."""
 
-    def resolve(node: Any) -> Any:
+    def resolve(node: object) -> object:
         if not isinstance(node, InstanceRef):
             return node
         block_class = classes[node.class_index]
@@ -151,7 +150,7 @@ def _name_varying_literals(
     Returns:
         Names of arguments by the positions of the literals, in the order of the positions.
     """
-    positions_by_values: dict[tuple[Any, ...], list[int]] = {}
+    positions_by_values: dict[tuple[object, ...], list[int]] = {}
     for position, column in enumerate(columns):
         values = tuple(literal.value for literal in column)
         if len(set(values)) > 1:
@@ -235,10 +234,10 @@ def _write_class(
 
 def _insert_names(
     argument_names: dict[int, str], positions: Iterator[int], prefix: str
-) -> Callable[[Any], Any]:
+) -> Callable[[object], object]:
     """Make a function for `transform_tree` that replaces varying literals by names of arguments."""
 
-    def insert_name(node: Any) -> Any:
+    def insert_name(node: object) -> object:
         if not isinstance(node, Literal):
             return node
         name = argument_names.get(next(positions))
@@ -364,7 +363,7 @@ def _can_inline(earlier: Statement, statement: Statement, uses: Sequence[int]) -
     return is_short and call_count <= _MAX_CALLS_PER_LINE
 
 
-def _find_first_computation(expression: Expression, value: ValueRef) -> Any:
+def _find_first_computation(expression: Expression, value: ValueRef) -> object:
     """Return the first node that computes something, or `value` if it comes earlier."""
     for node in iterate_nodes(expression):
         if node == value or not isinstance(node, Code | Literal | ValueRef):
@@ -376,7 +375,7 @@ def _inline_value(earlier: Statement, statement: Statement) -> Statement:
     """Return the second statement, with the value of the first one replaced by its expression."""
     value = ValueRef(earlier.targets[0])
 
-    def insert_expression(node: Any) -> Any:
+    def insert_expression(node: object) -> object:
         return earlier.expression if node == value else node
 
     return replace(statement, expression=transform_tree(statement.expression, insert_expression))

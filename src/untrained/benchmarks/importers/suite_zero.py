@@ -5,7 +5,7 @@ its score and seconds) and a validation accuracy. Architectures are Python tuple
 numbering of NASLib. -1e8 stands for NaN and infinity.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ _EPOCHS = {"nasbench201": 200, "nasbench101": 108}
 _ACCURACY = "val_accuracy"
 
 
-def format_nasbench201(numbers: Any) -> str:
+def format_nasbench201(numbers: Sequence[int]) -> str:
     """Return the official notation of a NAS-Bench-201 cell.
 
     NASLib sorts the edges by their start node, the official notation by their end node.
@@ -36,14 +36,14 @@ def format_nasbench201(numbers: Any) -> str:
     return f"|{a}~0|+|{b}~0|{d}~1|+|{c}~0|{e}~1|{f}~2|"
 
 
-def format_nasbench101(numbers: Any) -> str:
+def format_nasbench101(numbers: Sequence[int]) -> str:
     """Return the notation of a NAS-Bench-101 cell: n*n digits of a matrix, then n operations."""
     n = int(len(numbers) ** 0.5)
     digits = "".join(map(str, numbers))
     return f"{digits[: n * n]}+{digits[n * n :]}"
 
 
-def format_transnas(numbers: Any) -> str:
+def format_transnas(numbers: Sequence[int]) -> str:
     """Return the official notation of a TransNAS-Bench-101 cell."""
     return format_arch("".join(map(str, numbers)))
 
@@ -52,7 +52,7 @@ class ArchFormat(NamedTuple):
     """The space of a benchmark, and how to write a tuple of NASLib in its notation."""
 
     space: str
-    format_arch: Callable[[Any], str]
+    format_arch: Callable[[Sequence[int]], str]
 
 
 ARCH_FORMATS = {

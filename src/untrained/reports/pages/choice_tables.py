@@ -40,7 +40,7 @@ class ChoiceRow(NamedTuple):
     title: str = ""  # what the numbers mean
 
 
-def is_list_of_pairs(value: Any, types: type | tuple[type, ...]) -> bool:
+def is_list_of_pairs(value: object, types: type | tuple[type, ...]) -> bool:
     """Return whether a value is a list of [name, item] pairs with items of these types."""
     if not isinstance(value, list):
         return False
@@ -52,7 +52,7 @@ def is_list_of_pairs(value: Any, types: type | tuple[type, ...]) -> bool:
     return True
 
 
-def make_choice_tables(value: Any) -> str:
+def make_choice_tables(value: object) -> str:
     """Return one table per group of choices that share options.
 
     Args:
@@ -64,7 +64,7 @@ def make_choice_tables(value: Any) -> str:
     rows = _read_rows(value)
     if not rows:
         return ""
-    frames_largest = isinstance(value[0], list)
+    frames_largest = isinstance(value, list) and isinstance(value[0], list)
     framed = "The largest number" if frames_largest else "The selected option"
     note = f"Within a row, darker cells have larger numbers. {framed} has a frame."
     if len(rows) > MAX_ROWS:
@@ -74,7 +74,7 @@ def make_choice_tables(value: Any) -> str:
     return "".join(tables) + make_paragraph(note, "note")
 
 
-def _read_rows(value: Any) -> list[ChoiceRow]:
+def _read_rows(value: object) -> list[ChoiceRow]:
     """Return all rows; an empty list if one of them has neither form."""
     if not isinstance(value, list):
         return []
@@ -100,7 +100,7 @@ def _read_pair(value: list[Any]) -> ChoiceRow | None:
     return ChoiceRow(value[0], numbers, framed)
 
 
-def _read_step(value: Any) -> ChoiceRow | None:
+def _read_step(value: object) -> ChoiceRow | None:
     if not isinstance(value, dict):
         return None
     names = []
@@ -119,7 +119,7 @@ def _read_step(value: Any) -> ChoiceRow | None:
     return ChoiceRow(choice, numbers, framed, names[0].replace("_", " "))
 
 
-def _has_numbers(value: Any) -> bool:
+def _has_numbers(value: object) -> bool:
     return bool(value) and is_list_of_pairs(value, NUMBER_TYPES)
 
 
