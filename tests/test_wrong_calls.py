@@ -687,6 +687,10 @@ OTHERS: dict[str, tuple[Call, str]] = {
         lambda: ut.bench(networks_per_batch=0),
         "networks_per_batch is 0",
     ),
+    "bench(worker=2)": (
+        lambda: ut.bench(worker=2),  # type: ignore[call-arg]
+        "no option of bench is called 'worker'; did you mean workers",
+    ),
     "bench(space=None)": (lambda: ut.bench(None), "None is not a space; give its name"),  # type: ignore[arg-type]
     "bench(proxy='dexter')": (
         lambda: ut.bench(proxy="dexter"),

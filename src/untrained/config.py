@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from untrained.errors import UsageError, unknown_name_error
 from untrained.names import fingerprint_user_code, parse_call
@@ -76,6 +76,15 @@ class ComputeConfig:
         if self.time_limit is not None:
             return 1
         return self.networks_per_batch
+
+
+class ComputeOptions(TypedDict, total=False):
+    """Fields of `ComputeConfig` that `search` and `bench` take as keyword arguments."""
+
+    workers: int | None
+    ray: str | None
+    time_limit: str | None
+    networks_per_batch: int
 
 
 # --- limits ---

@@ -7,9 +7,10 @@ and a call with more samples measures only the new architectures.
 
 from dataclasses import replace
 from datetime import datetime
+from inspect import signature
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from untrained.benchmarks.comparison import (
     ProxyScores,
@@ -24,12 +25,12 @@ from untrained.benchmarks.noise_ceiling import measure_noise_ceiling
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.benchmarks.table import BenchmarkTable
 from untrained.command_text import format_options
-from untrained.config import DEFAULT_PROXY, ComputeConfig
+from untrained.config import DEFAULT_PROXY, ComputeConfig, ComputeOptions
 from untrained.data import DataSource, set_input_size
 from untrained.engine.devices import parse_device_name
 from untrained.engine.worker import index_proxies
 from untrained.engine.worker_setup import WeightSource
-from untrained.errors import UsageError
+from untrained.errors import UsageError, unknown_name_error
 from untrained.files import write_atomically
 from untrained.names import split_names
 from untrained.progress import ProgressCallback
@@ -75,14 +76,11 @@ def bench(
     data: str | None = None,
     warm_up: str = "",
     device: str = "cpu",
-    workers: int | None = None,
-    networks_per_batch: int = 1,
-    ray: str | None = None,
-    time_limit: str | None = None,
     run: str | Path | None = None,
     data_root: str | Path | None = None,
     input_size: int | None = None,
     on_progress: ProgressCallback | None = None,
+    **compute_options: Unpack[ComputeOptions],
 ) -> BenchmarkResult:
     """Measure how well proxies rank architectures whose accuracy is known.
 
@@ -106,15 +104,13 @@ def bench(
         warm_up: Train on a share of the data before scoring: "10%" trains the supernet of the
             space, "10%(paths=each)" each architecture on its own.
         device: A torch device.
-        workers: Number of worker processes; None for one per core or per GPU.
-        networks_per_batch: Number of networks that a worker measures in one pass.
-        ray: "local" or the address of a Ray cluster.
-        time_limit: Longest time for one architecture, such as "30s".
         run: The run folder; None for one under `runs/` that is named after the benchmark.
         data_root: Folder that contains the data sets and tables.
         input_size: Height and width of the images that networks see, if other than in the table.
             Networks for images of 224 pixels are scored much faster on smaller ones.
         on_progress: Called after every architecture.
+        **compute_options: `workers`, `ray`, `time_limit` and `networks_per_batch`, see
+            `ComputeConfig`.
 
     Returns:
         One result per proxy, best first. It is also saved in the run folder.
@@ -128,16 +124,20 @@ def bench(
         >>> sorted(row["proxy"] for row in result.rows())
         ['flops', 'naswot', 'params', 'random']
     """
+    for name in compute_options:
+        if name not in ComputeOptions.__annotations__:
+            parameters = [*signature(bench).parameters][:-1]
+            available_names = [*parameters, *ComputeOptions.__annotations__]
+            raise unknown_name_error("option of bench", name, available_names)
     # Load the space first, to report a wrong name before any work.
     load_space(space)
     samples = parse_count(samples, "samples", 3)
     seeds = parse_count(seeds, "seeds")
     seed = parse_seed(seed, seeds)
-    networks_per_batch = parse_count(networks_per_batch, "networks_per_batch")
     device = parse_device_name(device)
     if run is not None:
         run = parse_path(run, "run")
-    compute = ComputeConfig(device, workers, ray, time_limit, networks_per_batch)
+    compute = ComputeConfig(device=device, **compute_options)
     proxy_names = DEFAULT_PROXIES if proxy is None else proxy
     proxies = load_proxies_and_baselines(proxy_names)
     if table is None:

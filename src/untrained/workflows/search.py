@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from html import escape
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from untrained.config import (
     DEFAULT_DATA,
     DEFAULT_PROXY,
     DEFAULT_SPACE,
     ComputeConfig,
+    ComputeOptions,
     SearchConfig,
 )
 from untrained.data import DataSource
@@ -164,7 +165,7 @@ class SearchResult:
         return f"Search of {config.space} by {config.score_name} on {config.data}"
 
 
-class SearchOptions(TypedDict, total=False):
+class SearchOptions(ComputeOptions, total=False):
     """Further options of `search`; see `SearchConfig` and `ComputeConfig` for their meaning."""
 
     input_size: int | None
@@ -182,10 +183,6 @@ class SearchOptions(TypedDict, total=False):
     seed: int
     seeds: int
     data_root: str | Path | None
-    workers: int | None
-    ray: str | None
-    time_limit: str | None
-    networks_per_batch: int
 
 
 def search(
