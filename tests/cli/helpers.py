@@ -74,6 +74,7 @@ COMMANDS = {
     "data import": "name path --data-root --json",
     "data card": "name --label --input-size --data-root --json",
     "list": "kind --json",
+    "doctor": "--data-root --json",
     "report": "folder --json",
     "store info": "store --json",
     "store export": "store out --json",

@@ -82,6 +82,8 @@ NAMES = {
     "--nothing": "No such option",
     "list proxys": "no list is called 'proxys'; did you mean proxies or papers?",
     "list spaces proxies": "unexpected extra argument",
+    "doctor torch": "unexpected extra argument",
+    "doctr": "No such command 'doctr'",
     "score": "Missing argument",
     "score ARCH --proxy dexter": "no proxy is called 'dexter'; did you mean dextr",
     "score ARCH --proxy zzz": "no proxy is called 'zzz'; available: az_expressivity, az_nas",

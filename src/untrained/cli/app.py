@@ -8,6 +8,7 @@ import typer
 from untrained.cli.bench_command import bench
 from untrained.cli.calibrate_command import calibrate
 from untrained.cli.data_command import data_app
+from untrained.cli.doctor_command import doctor
 from untrained.cli.exit_codes import INTERRUPTED, WRONG_USAGE
 from untrained.cli.export_command import export
 from untrained.cli.help_text import add_command
@@ -43,6 +44,7 @@ add_command(app, "export", export)
 add_command(app, "report", report)
 add_command(app, "reproduce", reproduce)
 add_command(app, "list", list_entries)
+add_command(app, "doctor", doctor)
 app.add_typer(latency_app, name="latency")
 app.add_typer(data_app, name="data")
 app.add_typer(store_app, name="store")

@@ -92,13 +92,27 @@ _CIFAR100 = _CifarDataset(
 )
 
 
-@register_source("CIFAR-10, from the publisher's files under the data root")
+def _find_files(dataset: _CifarDataset, names: Sequence[str], root: Path) -> tuple[Path, ...]:
+    """Return these files of the binary or of the Python version; nothing if one is missing."""
+    binary_files = tuple(root / dataset.binary_folder / f"{name}.bin" for name in names)
+    python_files = tuple(root / dataset.python_folder / name for name in names)
+    for files in (binary_files, python_files):
+        if all(file.is_file() for file in files):
+            return files
+    return ()
+
+
+@register_source(
+    "CIFAR-10, from the publisher's files under the data root",
+    find_files=partial(_find_files, _CIFAR10, _CIFAR10.train_files),
+)
 def cifar10(argument: str, like: Task, root: Path) -> DataSource:
     return _open_dataset(_CIFAR10, make_image_task("cifar10", like, classes=10), root)
 
 
 @register_source(
-    "CIFAR-100 with its hundred fine classes, from the publisher's files under the data root"
+    "CIFAR-100 with its hundred fine classes, from the publisher's files under the data root",
+    find_files=partial(_find_files, _CIFAR100, _CIFAR100.train_files),
 )
 def cifar100(argument: str, like: Task, root: Path) -> DataSource:
     return _open_dataset(_CIFAR100, make_image_task("cifar100", like, classes=100), root)
@@ -124,12 +138,10 @@ def _read_images(dataset: _CifarDataset, names: Sequence[str], root: Path) -> La
     Raises:
         UsageError: The files do not exist.
     """
-    binary_files = tuple(root / dataset.binary_folder / f"{name}.bin" for name in names)
-    python_files = tuple(root / dataset.python_folder / name for name in names)
-    for files in (binary_files, python_files):
-        if all(file.is_file() for file in files):
-            states = tuple(read_file_state(file) for file in files)
-            return _read_files(dataset, files, states)
+    files = _find_files(dataset, names, root)
+    if files:
+        states = tuple(read_file_state(file) for file in files)
+        return _read_files(dataset, files, states)
 
     binary_example = f"{dataset.binary_folder}/{names[0]}.bin"
     python_example = f"{dataset.python_folder}/{names[0]}"

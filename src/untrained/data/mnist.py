@@ -4,7 +4,7 @@ The IDX files may be compressed by gzip.
 """
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +44,30 @@ _FILE_NAMES = (
 _UNSIGNED_BYTES = 8  # code of this type in an IDX file
 
 
+def _find_files(folder: str, root: Path) -> tuple[Path, ...]:
+    """Return the four IDX files, or else the first archive, of a folder; nothing without them."""
+    return _find_idx_files(root / folder) or _find_archive(root / folder)
+
+
+def _find_idx_files(folder: Path) -> tuple[Path, ...]:
+    files = []
+    for name in _FILE_NAMES:
+        for file in (folder / name, folder / f"{name}.gz"):
+            if file.is_file():
+                files.append(file)
+                break
+    if len(files) < len(_FILE_NAMES):
+        return ()
+    return tuple(files)
+
+
+def _find_archive(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted(folder.glob("*.npz"))[:1])
+
+
 @register_source(
-    "MNIST, digits of 28x28 pixels: the publisher's files in the folder mnist of the data root"
+    "MNIST, digits of 28x28 pixels: the publisher's files in the folder mnist of the data root",
+    find_files=partial(_find_files, "mnist"),
 )
 def mnist(argument: str, like: Task, root: Path) -> DataSource:
     task = make_image_task("mnist", like, classes=10)
@@ -53,7 +75,8 @@ def mnist(argument: str, like: Task, root: Path) -> DataSource:
 
 
 @register_source(
-    "Fashion-MNIST, clothes of 28x28 pixels: the publisher's files in the folder fashion_mnist"
+    "Fashion-MNIST, clothes of 28x28 pixels: the publisher's files in the folder fashion_mnist",
+    find_files=partial(_find_files, "fashion_mnist"),
 )
 def fashion_mnist(argument: str, like: Task, root: Path) -> DataSource:
     task = make_image_task("fashion_mnist", like, classes=10)
@@ -69,16 +92,11 @@ def _open_folder(
 
 def _read_folder(folder: Path) -> dict[str, LabelledImages]:
     """Return the training and the test images of a folder, by part."""
-    files = []
-    for name in _FILE_NAMES:
-        for file in (folder / name, folder / f"{name}.gz"):
-            if file.is_file():
-                files.append(file)
-                break
-    if len(files) == len(_FILE_NAMES):
+    files = _find_idx_files(folder)
+    if files:
         states = tuple(read_file_state(file) for file in files)
-        return _read_files(tuple(files), states)
-    archives = sorted(folder.glob("*.npz"))
+        return _read_files(files, states)
+    archives = _find_archive(folder)
     if not archives:
         raise UsageError(
             f"{folder.name} is not in {folder}: looked for {', '.join(_FILE_NAMES)}, each also "

@@ -14,6 +14,7 @@ from untrained.registry import Registry
 from untrained.types import Task
 
 OpenSource = Callable[[str, Task, Path], DataSource]
+FindFiles = Callable[[Path], tuple[Path, ...]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class SourceKind:
         belongs_to_user: Whether these are the user's own data. The argument then starts with a
             path.
         takes_argument: Whether an argument is allowed.
+        find_files: Function that returns the files of a known data set under a data root, or
+            nothing if one is missing. None for other kinds: they are made in memory, or the user
+            names their files.
     """
 
     name: str
@@ -36,13 +40,18 @@ class SourceKind:
     open: OpenSource
     belongs_to_user: bool
     takes_argument: bool
+    find_files: FindFiles | None
 
 
 SOURCES: Registry[SourceKind] = Registry("data set")
 
 
 def register_source(
-    about: str, *, belongs_to_user: bool = False, takes_argument: bool = False
+    about: str,
+    *,
+    belongs_to_user: bool = False,
+    takes_argument: bool = False,
+    find_files: FindFiles | None = None,
 ) -> Callable[[OpenSource], OpenSource]:
     """Register the decorated function as a data source. Its name is the name of the source.
 
@@ -51,6 +60,8 @@ def register_source(
         belongs_to_user: Whether these are the user's own data. The argument then starts with a
             path.
         takes_argument: Whether an argument that is not a path is allowed.
+        find_files: Function that returns the files of a known data set under a data root, or
+            nothing if one is missing.
     """
 
     def register(function: OpenSource) -> OpenSource:
@@ -61,6 +72,7 @@ def register_source(
             open=function,
             belongs_to_user=belongs_to_user,
             takes_argument=takes_argument or belongs_to_user,
+            find_files=find_files,
         )
         SOURCES.add(name, kind)
         return function
