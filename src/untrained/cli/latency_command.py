@@ -8,13 +8,16 @@ import typer
 from untrained.cli.help_text import add_command
 from untrained.cli.options import (
     DATA,
-    LIMITS,
     OUTPUT,
     WHAT,
     DataRootOption,
     InputSizeOption,
     JsonOption,
     LabelOption,
+    MaxFlopsOption,
+    MaxMemoryOption,
+    MaxParamsOption,
+    MinParamsOption,
     SeedOption,
     SpaceOption,
     add_label,
@@ -48,25 +51,10 @@ def write_bundle(
         ),
     ] = None,
     seed: SeedOption = 0,
-    max_params: Annotated[
-        str | None,
-        typer.Option(help="Largest number of parameters: 1M.", rich_help_panel=LIMITS),
-    ] = None,
-    min_params: Annotated[
-        str | None,
-        typer.Option(help="Smallest number of parameters: 100k.", rich_help_panel=LIMITS),
-    ] = None,
-    max_flops: Annotated[
-        str | None,
-        typer.Option(help="Largest number of multiply-adds: 150M.", rich_help_panel=LIMITS),
-    ] = None,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Largest memory for weights and activations of one sample in float32: 300MB.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
+    max_params: MaxParamsOption = None,
+    min_params: MinParamsOption = None,
+    max_flops: MaxFlopsOption = None,
+    max_memory: MaxMemoryOption = None,
     data: Annotated[
         str | None,
         typer.Option(

@@ -73,6 +73,27 @@ ClassesOption = Annotated[
     ),
 ]
 
+# Limits
+MaxParamsOption = Annotated[
+    str | None,
+    typer.Option(help="Largest number of parameters: 1M.", rich_help_panel=LIMITS),
+]
+MinParamsOption = Annotated[
+    str | None,
+    typer.Option(help="Smallest number of parameters: 100k.", rich_help_panel=LIMITS),
+]
+MaxFlopsOption = Annotated[
+    str | None,
+    typer.Option(help="Largest number of multiply-adds: 150M.", rich_help_panel=LIMITS),
+]
+MaxMemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Largest memory for weights and activations of one sample in float32: 300MB.",
+        rich_help_panel=LIMITS,
+    ),
+]
+
 # Data
 # The default is None, not "digits", because commands need to know whether the user named data.
 DataOption = Annotated[

@@ -18,6 +18,10 @@ from untrained.cli.options import (
     InputSizeOption,
     JsonOption,
     LabelOption,
+    MaxFlopsOption,
+    MaxMemoryOption,
+    MaxParamsOption,
+    MinParamsOption,
     NetworksPerBatchOption,
     RayOption,
     RunOption,
@@ -99,25 +103,10 @@ def search(
     seed: SeedOption = 0,
     seeds: SeedsOption = 1,
     # Limits
-    max_params: Annotated[
-        str | None,
-        typer.Option(help="Largest number of parameters: 1M.", rich_help_panel=LIMITS),
-    ] = None,
-    min_params: Annotated[
-        str | None,
-        typer.Option(help="Smallest number of parameters: 100k.", rich_help_panel=LIMITS),
-    ] = None,
-    max_flops: Annotated[
-        str | None,
-        typer.Option(help="Largest number of multiply-adds: 150M.", rich_help_panel=LIMITS),
-    ] = None,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Largest memory for weights and activations of one sample in float32: 300MB.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
+    max_params: MaxParamsOption = None,
+    min_params: MinParamsOption = None,
+    max_flops: MaxFlopsOption = None,
+    max_memory: MaxMemoryOption = None,
     max_latency: Annotated[
         str | None,
         typer.Option(
