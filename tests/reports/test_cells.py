@@ -19,11 +19,11 @@ from tests.reports.examples import (
     list_boxes,
     make_summary,
 )
-from untrained.reports.drawings.draw import draw_diagram
-from untrained.reports.drawings.layout import separate_places
+from untrained.drawings.diagrams import CellGraph
+from untrained.drawings.draw import draw_diagram
+from untrained.drawings.elements import find_family
+from untrained.drawings.layout import separate_places
 from untrained.reports.pages.search_page import render_search_page
-from untrained.reports.svg.elements import find_family
-from untrained.spaces.core.diagrams import CellGraph
 
 
 def sample_path(path: str) -> list[tuple[float, float]]:

@@ -17,9 +17,9 @@ from tests.reports.examples import (
     make_summary,
     open_page,
 )
+from untrained.drawings.diagrams import CellGraphs, Diagram, Stage, StageList, TransformerLayers
+from untrained.drawings.elements import find_family
 from untrained.reports.pages.search_page import render_search_page
-from untrained.reports.svg.elements import find_family
-from untrained.spaces.core.diagrams import CellGraphs, Diagram, Stage, StageList, TransformerLayers
 
 MOBILE = StageList(
     (

@@ -254,7 +254,7 @@ def test_without_a_prediction_there_is_no_map():
 
 
 def make_hnas(**plan: Any) -> HNAS:
-    return HNAS(None, np.random.default_rng(0), lambda _: None, evaluate_pool=lambda _: (), **plan)  # type: ignore[arg-type]
+    return HNAS(None, np.random.default_rng(0), lambda _: None, score_pool=lambda _: (), **plan)  # type: ignore[arg-type]
 
 
 def test_the_prediction_of_a_run_folder_is_drawn(tmp_path):

@@ -15,6 +15,7 @@ from math import ceil, log10
 from typing import Any, NamedTuple
 
 from untrained import formatting
+from untrained.drawings.elements import scale_to_unit
 from untrained.reports.pages.html import (
     DASH,
     make_code,
@@ -23,7 +24,6 @@ from untrained.reports.pages.html import (
     make_row,
     make_table,
 )
-from untrained.reports.svg.elements import scale_to_unit
 
 MAX_ROWS = 20
 NUMBER_TYPES = (int, float, type(None))

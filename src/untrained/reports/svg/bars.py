@@ -6,14 +6,14 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from untrained import formatting
-from untrained.reports.svg.axis import Axis, choose_ticks
-from untrained.reports.svg.elements import (
+from untrained.drawings.elements import (
+    Drawing,
     draw_rect,
     draw_text,
     estimate_width,
     shorten_text,
-    wrap_drawing,
 )
+from untrained.reports.svg.axis import Axis, choose_ticks
 from untrained.reports.svg.plot import PlotArea
 
 MAX_WIDTH = 760.0  # of charts with one row per proxy
@@ -59,7 +59,7 @@ def draw_bars(rows: Sequence[Bar], max_width: float, reference: float | None = N
     if reference is not None:
         parts.append(f'<path class="mark" d="M{area.x_pixel(reference):.1f},0V{height:.1f}"/>')
     description = f"{len(rows)} bars. " + "; ".join(_describe_row(row) for row in rows)
-    return wrap_drawing("chart", (0.0, 0.0, width, height + _FOOT_HEIGHT), description, parts)
+    return Drawing("chart", (0.0, 0.0, width, height + _FOOT_HEIGHT), description, parts).to_html()
 
 
 def _describe_row(row: Bar) -> str:

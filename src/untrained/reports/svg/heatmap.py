@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from untrained import formatting
-from untrained.reports.svg.elements import draw_text, estimate_width, shorten_text, wrap_drawing
+from untrained.drawings.elements import Drawing, draw_text, estimate_width, shorten_text
 
 _MIN_CELL = 12.0  # pixels; a map of many cells of this size scrolls in its own box
 _MAX_CELL = 36.0
@@ -60,7 +60,7 @@ def draw_heatmap(
         )
     # A small map must still be wide enough for the legend.
     box = (0.0, 0.0, max(size, label_width + 190), size + _LEGEND_HEIGHT)
-    return wrap_drawing("chart heat", box, description, parts)
+    return Drawing("chart heat", box, description, parts).to_html()
 
 
 def _draw_column_name(name: str, x: float, y: float) -> str:

@@ -14,8 +14,8 @@ from html import escape
 from typing import Any
 
 from untrained import formatting
+from untrained.drawings.elements import draw_text, scale_to_unit
 from untrained.reports.svg.axis import Axis, choose_log_ticks, choose_ticks
-from untrained.reports.svg.elements import draw_text, scale_to_unit
 from untrained.reports.svg.plot import (
     PlotArea,
     draw_labelled_axes,

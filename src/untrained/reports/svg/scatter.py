@@ -20,8 +20,8 @@ from untrained.benchmarks.statistics import (
     count_top,
     orient_score,
 )
+from untrained.drawings.elements import draw_text, shorten_text
 from untrained.reports.svg.axis import Axis, choose_ticks, make_axis
-from untrained.reports.svg.elements import draw_text, shorten_text
 from untrained.reports.svg.plot import (
     PlotArea,
     draw_axes,

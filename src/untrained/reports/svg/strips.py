@@ -15,14 +15,14 @@ from untrained.benchmarks.statistics import (
     count_top,
     spearman,
 )
-from untrained.reports.svg.bars import MAX_WIDTH
-from untrained.reports.svg.elements import (
+from untrained.drawings.elements import (
+    Drawing,
     draw_rect,
     draw_text,
     estimate_width,
     shorten_text,
-    wrap_drawing,
 )
+from untrained.reports.svg.bars import MAX_WIDTH
 from untrained.reports.svg.plot import draw_points, thin_out
 
 _ROW_HEIGHT = 28.0
@@ -124,7 +124,7 @@ def draw_strips(rows: Sequence[Strip], max_width: float) -> str:
     description = "The best tenth by ground truth. " + "; ".join(
         _describe_strip(row) for row in rows
     )
-    return wrap_drawing("chart", (0.0, 0.0, width, bottom + _FOOT_HEIGHT), description, parts)
+    return Drawing("chart", (0.0, 0.0, width, bottom + _FOOT_HEIGHT), description, parts).to_html()
 
 
 def _draw_strip(best: BestTenth, left: float, right: float, top: float) -> str:

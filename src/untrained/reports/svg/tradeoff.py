@@ -6,15 +6,15 @@ from math import inf
 from typing import NamedTuple
 
 from untrained import formatting
-from untrained.reports.svg.axis import Axis, make_axis
-from untrained.reports.svg.bars import MAX_WIDTH
-from untrained.reports.svg.elements import (
+from untrained.drawings.elements import (
     Box,
+    Drawing,
     draw_text,
     estimate_width,
     shorten_text,
-    wrap_drawing,
 )
+from untrained.reports.svg.axis import Axis, make_axis
+from untrained.reports.svg.bars import MAX_WIDTH
 from untrained.reports.svg.plot import (
     PlotArea,
     draw_axes,
@@ -80,7 +80,7 @@ def draw_tradeoff(points: Sequence[CostPoint], max_width: float, x_title: str, y
     parts += _draw_names(names_and_places, len(front), places, (left, width))
     names = ", ".join(points[i].name for i in front)
     description = f"{y_title} against {x_title}: {len(points)} dots. Pareto front: {names}"
-    return wrap_drawing("chart", (0.0, 0.0, width, _HEIGHT), description, parts)
+    return Drawing("chart", (0.0, 0.0, width, _HEIGHT), description, parts).to_html()
 
 
 def _make_cost_axis(costs: Sequence[float]) -> tuple[Axis, float]:

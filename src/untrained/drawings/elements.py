@@ -9,6 +9,7 @@ common in the field; operations with other names have the colour of text.
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 Box = tuple[float, float, float, float]  # left, top, width, height
@@ -99,22 +100,47 @@ def scale_to_unit(value: float, low: float, high: float) -> float:
     return 0.5
 
 
-def wrap_drawing(css_class: str, box: Box, description: str, parts: Sequence[str]) -> str:
-    """Return an `<svg>` with a margin around `box`.
+@dataclass(frozen=True)
+class Drawing:
+    """Elements and the area that they cover.
 
-    Args:
+    Attributes:
         css_class: Class of the `<svg>`.
-        box: The area that the parts cover.
+        box: The area, without the margin around it.
         description: Text for screen readers.
-        parts: Elements of the drawing.
+        parts: The elements.
     """
-    left = box[0] - MARGIN
-    top = box[1] - MARGIN
-    width = box[2] + 2 * MARGIN
-    height = box[3] + 2 * MARGIN
-    return (
-        f'<svg class="{css_class}" viewBox="{left:.1f} {top:.1f} {width:.1f} {height:.1f}" '
-        f'style="max-width:{width:.0f}px;min-width:{_MIN_SCALE * width:.0f}px" '
-        f'role="img" aria-label="{escape(description)}">'
-        f"{''.join(parts)}</svg>"
-    )
+
+    css_class: str
+    box: Box
+    description: str
+    parts: Sequence[str]
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height with the margin."""
+        return self.box[2] + 2 * MARGIN, self.box[3] + 2 * MARGIN
+
+    def to_html(self) -> str:
+        """Return an `<svg>` that becomes smaller on a narrow page."""
+        width, _ = self.size
+        style = f"max-width:{width:.0f}px;min-width:{_MIN_SCALE * width:.0f}px"
+        return self._make_svg(f'style="{style}"')
+
+    def place(self, left: float, top: float) -> str:
+        """Return an `<svg>` inside another one, with its corner at `left` and `top`."""
+        width, height = self.size
+        return self._make_svg(
+            f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        )
+
+    def _make_svg(self, attributes: str) -> str:
+        left = self.box[0] - MARGIN
+        top = self.box[1] - MARGIN
+        width, height = self.size
+        return (
+            f'<svg class="{self.css_class}" '
+            f'viewBox="{left:.1f} {top:.1f} {width:.1f} {height:.1f}" {attributes} '
+            f'role="img" aria-label="{escape(self.description)}">'
+            f"{''.join(self.parts)}</svg>"
+        )

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from html import escape
 from math import hypot
 
-from untrained.reports.drawings.curves import Point, route_edges
-from untrained.reports.drawings.layout import Gaps, Layout, Size, Slot, arrange_graph
-from untrained.reports.svg.elements import (
+from untrained.drawings.curves import Point, route_edges
+from untrained.drawings.diagrams import CellGraph
+from untrained.drawings.elements import (
     LABEL_HEIGHT,
     Box,
+    Drawing,
     draw_label,
     find_family,
     measure_label,
-    wrap_drawing,
 )
-from untrained.spaces.core.diagrams import CellGraph
+from untrained.drawings.layout import Gaps, GraphLayout, Size, Slot, arrange_graph
 
 _NODE_SIZE = 38.0  # of a node with a short name
 _ARROW_LENGTH = 8.0
 _ARROW_HALF_WIDTH = 0.42 * _ARROW_LENGTH
 
 
-def draw_cell(cell: CellGraph, max_width: float) -> str:
+def draw_cell(cell: CellGraph, max_width: float) -> Drawing:
     """Draw a cell from left to right.
 
     It is drawn downwards if that is narrower and `max_width` is too small.
@@ -36,7 +36,7 @@ def draw_cell(cell: CellGraph, max_width: float) -> str:
     return _draw_layout(cell, rightwards, downwards=False)
 
 
-def _draw_layout(cell: CellGraph, layout: Layout, *, downwards: bool) -> str:
+def _draw_layout(cell: CellGraph, layout: GraphLayout, *, downwards: bool) -> Drawing:
     # Convert (along, across) of the layout to (x, y) of the page.
     boxes = [_place_box(slot, downwards) for slot in layout.slots]
     left = min((box[0] for box in boxes), default=0.0)
@@ -56,13 +56,17 @@ def _draw_layout(cell: CellGraph, layout: Layout, *, downwards: bool) -> str:
             parts.append(draw_label(cell.edges[edge][2], boxes[slot], "tag"))
     for node, label in enumerate(cell.nodes):
         parts.append(draw_label(label, boxes[node], "node"))
-    return wrap_drawing("cell", (left, top, width, height), _describe_cell(cell), parts)
+    return Drawing("cell", (left, top, width, height), _describe_cell(cell), parts)
 
 
-def _arrange_cell(cell: CellGraph, *, downwards: bool) -> Layout:
+def _arrange_cell(cell: CellGraph, *, downwards: bool) -> GraphLayout:
     """Return the layout of a cell; sizes are swapped so that `along` follows the flow."""
     # A cell is drawn downwards on a narrow page, where boxes side by side must be closer.
     gaps = Gaps(28, across=14, wire=14) if downwards else Gaps(24, across=24, wire=22)
+    has_labelled_edges = any(label for _, _, label in cell.edges)
+    if downwards and not has_labelled_edges:
+        # Operations are on the nodes, whose boxes are wide: an edge beside one needs space to bend.
+        gaps = Gaps(40, across=14, wire=14)
     nodes = []
     for label in cell.nodes:
         width = max(measure_label(label) - 6, _NODE_SIZE)

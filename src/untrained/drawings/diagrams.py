@@ -1,22 +1,59 @@
-"""Diagrams of architectures as plain data, which `untrained.reports` renders.
+"""Diagrams of architectures as plain data, which `draw.py` draws.
 
 `CellGraph` is a graph, `CellGraphs` are several of them (the normal and the reduction cell of
 DARTS), `StageList` is a network that is a list of blocks (MobileNet, ResNet, an MLP), and
-`TransformerLayers` is a transformer.
+`TransformerLayers` is a transformer. A notebook shows a diagram as a picture.
 """
 
+from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
+from pathlib import Path
 
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from untrained.errors import UsageError
+from untrained.files import write_atomically
+
+
+class DrawableDiagram:
+    """What all diagrams can do: become a picture in a notebook or in a file."""
+
+    __slots__ = ()
+
+    def to_svg(self) -> str:
+        """Return the picture as the content of an SVG file."""
+        # Imported here because `draw` knows all kinds of diagrams, which are defined below.
+        from untrained.drawings.draw import draw_file
+
+        # The diagrams of this module are the only subclasses.
+        return draw_file(self)  # type: ignore[arg-type]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture to an SVG file, which every browser shows, and return its path.
+
+        Raises:
+            UsageError: The name does not end in .svg, or the file cannot be written.
+        """
+        path = Path(path)
+        if path.suffix != ".svg":
+            raise UsageError(f"{path} cannot be a drawing; use a name that ends in .svg")
+        try:
+            write_atomically(path, self.to_svg())
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error}") from error
+        return path
+
+    def _repr_html_(self) -> str:
+        # As an image, the colours of the drawing and of the notebook do not affect each other.
+        content = b64encode(self.to_svg().encode()).decode()
+        return f'<img alt="architecture" src="data:image/svg+xml;base64,{content}">'
 
 
 @dataclass(frozen=True, slots=True)
-class CellGraph:
+class CellGraph(DrawableDiagram):
     """A directed acyclic graph of node labels and edges (source, target, label).
 
     Spaces with operations on the nodes label the nodes, spaces with operations on the edges label
@@ -28,7 +65,7 @@ class CellGraph:
 
 
 @dataclass(frozen=True, slots=True)
-class CellGraphs:
+class CellGraphs(DrawableDiagram):
     """Named cells: `CellGraphs((("normal", CellGraph(...)), ("reduce", CellGraph(...))))`."""
 
     parts: tuple[tuple[str, CellGraph], ...]
@@ -54,14 +91,14 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class StageList:
+class StageList(DrawableDiagram):
     """Stages from the input to the last one before the head."""
 
     stages: tuple[Stage, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TransformerLayers:
+class TransformerLayers(DrawableDiagram):
     """A transformer: token width, heads of each layer, and width of each MLP divided by `embed`."""
 
     embed: int
@@ -112,6 +149,8 @@ def _describe_layer(module: nn.Module) -> Stage | None:
 
 # No diagram has a larger number.
 _MAX_NUMBER = 1_000_000
+# Nodes of a graph. A file from elsewhere must not keep the layout busy for hours.
+_MAX_NODES = 200
 # Equal blocks in a stage, or heads of a layer.
 _MAX_REPEATS = 1_000
 
@@ -121,8 +160,7 @@ def write_diagram(diagram: Diagram) -> dict[str, object]:
     return {"kind": type(diagram).__name__, **asdict(diagram)}
 
 
-# JSON values have no static type.
-def read_diagram(data: Any) -> Diagram:
+def read_diagram(data: object) -> Diagram:
     """Return the diagram that `write_diagram` wrote.
 
     Every value is checked, because the file may come from another user.
@@ -131,16 +169,17 @@ def read_diagram(data: Any) -> Diagram:
         UsageError: The data are not a diagram.
     """
     try:
-        kind = data["kind"]
+        kind = _read_field(data, "kind")
         if kind == "CellGraph":
             return _read_cell_graph(data)
         if kind == "CellGraphs":
             parts = []
-            for name, cell in data["parts"]:
+            for part in _read_list(data, "parts"):
+                name, cell = _check_list(part)
                 parts.append((_check_text(name), _read_cell_graph(cell)))
             return CellGraphs(tuple(parts))
         if kind == "StageList":
-            return StageList(tuple(_read_stage(stage) for stage in data["stages"]))
+            return StageList(tuple(_read_stage(stage) for stage in _read_list(data, "stages")))
         if kind == "TransformerLayers":
             return _read_transformer_layers(data)
     except (KeyError, TypeError, ValueError) as error:
@@ -148,35 +187,59 @@ def read_diagram(data: Any) -> Diagram:
     raise UsageError(f"a drawing of the kind {kind!r} cannot be read")
 
 
-def _read_cell_graph(data: dict[str, Any]) -> CellGraph:
-    nodes = tuple(_check_text(label) for label in data["nodes"])
+def _read_cell_graph(data: object) -> CellGraph:
+    nodes = tuple(_check_text(label) for label in _read_list(data, "nodes"))
+    if len(nodes) > _MAX_NODES:
+        raise ValueError(f"a graph of {len(nodes):,} nodes is too large")
     last = len(nodes) - 1
     edges = []
-    for source, target, label in data["edges"]:
+    for edge in _read_list(data, "edges"):
+        source, target, label = _check_list(edge)
         edges.append((_check_number(source, last), _check_number(target, last), _check_text(label)))
     return CellGraph(nodes, tuple(edges))
 
 
-def _read_stage(data: dict[str, Any]) -> Stage:
+def _read_stage(data: object) -> Stage:
     return Stage(
-        label=_check_text(data["label"]),
-        channels=_check_number(data["channels"]),
-        stride=_check_number(data["stride"]),
-        repeats=_check_number(data["repeats"], _MAX_REPEATS),
-        inner=_check_number(data["inner"]),
+        label=_check_text(_read_field(data, "label")),
+        channels=_check_number(_read_field(data, "channels")),
+        stride=_check_number(_read_field(data, "stride")),
+        repeats=_check_number(_read_field(data, "repeats"), _MAX_REPEATS),
+        inner=_check_number(_read_field(data, "inner")),
     )
 
 
-def _read_transformer_layers(data: dict[str, Any]) -> TransformerLayers:
-    heads = tuple(_check_number(count, _MAX_REPEATS) for count in data["heads"])
+def _read_transformer_layers(data: object) -> TransformerLayers:
+    heads = tuple(_check_number(count, _MAX_REPEATS) for count in _read_list(data, "heads"))
     ratios = []
-    for ratio in data["ratios"]:
-        if type(ratio) not in (int, float) or not 0 < ratio < _MAX_NUMBER:
+    for ratio in _read_list(data, "ratios"):
+        # Whole numbers are allowed, but not True and False.
+        if not isinstance(ratio, int | float) or isinstance(ratio, bool):
+            raise ValueError(f"{ratio!r} is not a ratio")
+        if not 0 < ratio < _MAX_NUMBER:
             raise ValueError(f"{ratio!r} is not a ratio")
         ratios.append(float(ratio))
     if len(heads) != len(ratios):
         raise ValueError(f"{len(heads)} layers have heads and {len(ratios)} have an MLP")
-    return TransformerLayers(_check_number(data["embed"]), heads, tuple(ratios))
+    embed = _check_number(_read_field(data, "embed"))
+    return TransformerLayers(embed, heads, tuple(ratios))
+
+
+def _read_field(data: object, name: str) -> object:
+    if not isinstance(data, dict):
+        raise TypeError(f"{data!r} is not an object")
+    return data[name]
+
+
+def _read_list(data: object, name: str) -> Sequence[object]:
+    return _check_list(_read_field(data, name))
+
+
+def _check_list(value: object) -> Sequence[object]:
+    # A diagram that was not written to a file yet has tuples.
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"{value!r} is not a list")
+    return value
 
 
 def _check_text(value: object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import dist, sqrt
 
-from untrained.reports.drawings.layout import Layout, Slot
+from untrained.drawings.layout import GraphLayout, Slot
 
 Point = tuple[float, float]
 
@@ -18,7 +18,7 @@ _NODE_VICINITY = 60.0  # distance from a node within which its edges may be clos
 _SAMPLES = 16  # points that are examined on each piece of a curve
 
 
-def route_edges(layout: Layout) -> list[list[Point]]:
+def route_edges(layout: GraphLayout) -> list[list[Point]]:
     """Return the control points of the path of each edge.
 
     A path is a start, followed by three points for each cubic Bezier piece. Short edges are routed
@@ -49,7 +49,7 @@ def route_edges(layout: Layout) -> list[list[Point]]:
     return [paths[edge] for edge in range(len(chains))]
 
 
-def _list_candidates(layout: Layout, edge: int) -> list[list[Point]]:
+def _list_candidates(layout: GraphLayout, edge: int) -> list[list[Point]]:
     """Return candidate paths.
 
     The first one only passes the label, if there is one. Each next one passes more of the slots
@@ -68,7 +68,7 @@ def _list_candidates(layout: Layout, edge: int) -> list[list[Point]]:
     return candidates
 
 
-def _find_obstacles(layout: Layout, edge: int) -> list[Slot]:
+def _find_obstacles(layout: GraphLayout, edge: int) -> list[Slot]:
     """Return the boxes that an edge must avoid: all but its label and its two nodes."""
     chain = layout.chains[edge]
     own = {chain[0], layout.label_slots[edge], chain[-1]}
@@ -131,7 +131,7 @@ def _count_crowded_points(
     return count
 
 
-def _list_waypoints(layout: Layout, edge: int, visited: Sequence[int]) -> list[Point]:
+def _list_waypoints(layout: GraphLayout, edge: int, visited: Sequence[int]) -> list[Point]:
     """Return the points to pass: outlines of both nodes, ends of the label, empty slots."""
     first, *inner, last = (layout.slots[i] for i in visited)
     start = _compute_port_offset(layout, edge, 0)
@@ -187,7 +187,7 @@ def _choose_end_slope(a: Point, b: Point, inner_slope: float) -> float:
     return min(max(1.5 * chord - 0.5 * inner_slope, -_MAX_SLOPE), _MAX_SLOPE)
 
 
-def _compute_port_offset(layout: Layout, edge: int, end: int) -> float:
+def _compute_port_offset(layout: GraphLayout, edge: int, end: int) -> float:
     """Return the offset across from the middle of a node at which an edge starts or ends.
 
     Edges of a node are sorted by the position of their other end. A straight one is in the middle.

@@ -1,13 +1,13 @@
 """Drawing of a transformer: per layer one row with a square per head and a bar for its MLP."""
 
-from untrained.reports.svg.elements import (
+from untrained.drawings.diagrams import TransformerLayers
+from untrained.drawings.elements import (
     CHAR_WIDTH,
     LABEL_HEIGHT,
+    Drawing,
     draw_rect,
     draw_text,
-    wrap_drawing,
 )
-from untrained.spaces.core.diagrams import TransformerLayers
 
 _NUMBER_WIDTH = 44.0  # column of layer numbers
 _GAP = 10.0
@@ -17,7 +17,7 @@ _SQUARE_DISTANCE = 15.0  # from one square to the next
 _MAX_WIDTH = 560.0  # wider rows are hard to follow
 
 
-def draw_layers(network: TransformerLayers, max_width: float) -> str:
+def draw_layers(network: TransformerLayers, max_width: float) -> Drawing:
     """Draw one row per layer: its number, its heads, the ratio and the width of its MLP."""
     width = min(max_width, _MAX_WIDTH)
     heads_width = max(_SQUARE_DISTANCE * max(network.heads, default=0), CHAR_WIDTH * len("heads"))
@@ -50,7 +50,7 @@ def draw_layers(network: TransformerLayers, max_width: float) -> str:
         row.append(draw_text(text, bars_left + length + _GAP, y))
         parts.append(f'<g class="row">{"".join(row)}</g>')
     height = top + _ROW_HEIGHT * len(texts)
-    return wrap_drawing("list", (0.0, 0.0, width, height), _describe_layers(network), parts)
+    return Drawing("list", (0.0, 0.0, width, height), _describe_layers(network), parts)
 
 
 def _format_mlp(network: TransformerLayers, ratio: float) -> str:

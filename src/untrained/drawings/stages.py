@@ -7,17 +7,17 @@ The dark line in a bar is its bottleneck. A horizontal rule marks where the reso
 from html import escape
 from math import sqrt
 
-from untrained.reports.svg.elements import (
+from untrained.drawings.diagrams import Stage, StageList
+from untrained.drawings.elements import (
     CHAR_WIDTH,
     LABEL_HEIGHT,
+    Drawing,
     draw_label,
     draw_rect,
     draw_text,
     find_family,
     measure_label,
-    wrap_drawing,
 )
-from untrained.spaces.core.diagrams import Stage, StageList
 
 _RESOLUTION_WIDTH = 40.0  # column of the resolution, if it changes
 _GAP = 10.0
@@ -28,7 +28,7 @@ _MIN_BAR_LENGTH = 3.0
 _MAX_WIDTH = 640.0  # wider rows are hard to follow
 
 
-def draw_stages(network: StageList, max_width: float) -> str:
+def draw_stages(network: StageList, max_width: float) -> Drawing:
     """Draw one row per stage: resolution, kind of block, repetitions, bars, channels."""
     stages = network.stages
     width = min(max_width, _MAX_WIDTH)
@@ -50,7 +50,7 @@ def draw_stages(network: StageList, max_width: float) -> str:
                 parts.append(draw_text(resolution, x, y + height / 2, "soft end"))
         parts.append(_draw_stage(stage, columns, y + height / 2))
         y += height
-    return wrap_drawing("list", (0.0, 0.0, width, y), _describe_stages(stages), parts)
+    return Drawing("list", (0.0, 0.0, width, y), _describe_stages(stages), parts)
 
 
 class _Columns:

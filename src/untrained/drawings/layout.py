@@ -42,7 +42,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GraphLayout:
     """Positions of a graph.
 
     Attributes:
@@ -67,7 +67,7 @@ class Gaps:
 
 def arrange_graph(
     nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | None]], gaps: Gaps
-) -> Layout:
+) -> GraphLayout:
     """Return positions for a graph.
 
     Args:
@@ -102,7 +102,9 @@ def rank_nodes(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     return ranks
 
 
-def _make_slots(nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | None]]) -> Layout:
+def _make_slots(
+    nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | None]]
+) -> GraphLayout:
     """Return one slot per node, and one per rank that an edge passes.
 
     If edges have labels, ranks are doubled: labels are half-way between nodes.
@@ -111,7 +113,7 @@ def _make_slots(nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | No
     step = 2 if has_labels else 1
     node_ranks = rank_nodes(len(nodes), [(source, target) for source, target, _ in edges])
     slots = [Slot(step * rank, size) for rank, size in zip(node_ranks, nodes, strict=True)]
-    layout = Layout(slots, [], [])
+    layout = GraphLayout(slots, [], [])
     for source, target, label in edges:
         ranks_between = range(slots[source].rank + 1, slots[target].rank)
         passed_slots = range(len(slots), len(slots) + len(ranks_between))
@@ -126,7 +128,7 @@ def _make_slots(nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | No
     return layout
 
 
-def _mark_spine(layout: Layout, node_count: int) -> None:
+def _mark_spine(layout: GraphLayout, node_count: int) -> None:
     """Mark one longest path, backwards from the last node; it has one slot in every rank."""
     if not node_count:
         return
@@ -141,7 +143,7 @@ def _mark_spine(layout: Layout, node_count: int) -> None:
         node = chain[0]
 
 
-def _choose_order(layout: Layout, gaps: Gaps) -> Order:
+def _choose_order(layout: GraphLayout, gaps: Gaps) -> Order:
     """Return an order with the fewest crossings, and among these one with the least bending."""
     # Different starts often end in the same order.
     orders: dict[str, Order] = {}
@@ -158,7 +160,7 @@ def _choose_order(layout: Layout, gaps: Gaps) -> Order:
     return min(candidates, key=lambda order: round(_measure_bending(layout, order, gaps), 3))
 
 
-def _sample_order(layout: Layout, seed: int) -> Order:
+def _sample_order(layout: GraphLayout, seed: int) -> Order:
     """Return a random order in which all slots of an edge are on the same side of the spine."""
     random = Random(seed)
     keys = []
@@ -181,7 +183,7 @@ def _sample_order(layout: Layout, seed: int) -> Order:
     return order
 
 
-def _improve_order(layout: Layout, order: Order) -> Order:
+def _improve_order(layout: GraphLayout, order: Order) -> Order:
     """Swap neighbours as long as that removes crossings."""
     fewest = _count_crossings(layout, order)
     for _ in range(_SWEEPS):
@@ -201,7 +203,7 @@ def _improve_order(layout: Layout, order: Order) -> Order:
     return order
 
 
-def _count_crossings(layout: Layout, order: Order) -> int:
+def _count_crossings(layout: GraphLayout, order: Order) -> int:
     places: dict[int, int] = {}
     for rank in order:
         for place, slot in enumerate(rank):
@@ -220,7 +222,7 @@ def _count_crossings(layout: Layout, order: Order) -> int:
     return crossings
 
 
-def _list_segments(layout: Layout) -> list[tuple[int, int]]:
+def _list_segments(layout: GraphLayout) -> list[tuple[int, int]]:
     """Return all pairs of neighbouring slots of an edge."""
     segments: list[tuple[int, int]] = []
     for chain in layout.chains:
@@ -228,7 +230,7 @@ def _list_segments(layout: Layout) -> list[tuple[int, int]]:
     return segments
 
 
-def _measure_bending(layout: Layout, order: Order, gaps: Gaps) -> float:
+def _measure_bending(layout: GraphLayout, order: Order, gaps: Gaps) -> float:
     """Return the sum of squared bends of all edges, plus a penalty for an asymmetric drawing."""
     _settle_across(layout, order, gaps)
     slots = layout.slots
@@ -240,7 +242,7 @@ def _measure_bending(layout: Layout, order: Order, gaps: Gaps) -> float:
     return bending + (max(places, default=0) + min(places, default=0)) ** 2
 
 
-def _settle_across(layout: Layout, order: Order, gaps: Gaps) -> None:
+def _settle_across(layout: GraphLayout, order: Order, gaps: Gaps) -> None:
     """Move the slots of each rank towards their targets, in several sweeps over all ranks.
 
     Order and gaps are preserved. The target of a node is the middle of its neighbours. The target
@@ -272,7 +274,7 @@ def _settle_across(layout: Layout, order: Order, gaps: Gaps) -> None:
 
 
 def _find_target(
-    layout: Layout, slot: int, chain: Sequence[int] | None, neighbours: Sequence[int]
+    layout: GraphLayout, slot: int, chain: Sequence[int] | None, neighbours: Sequence[int]
 ) -> float:
     """Return the target position of a slot.
 
@@ -292,13 +294,13 @@ def _find_target(
     return (1 - _NODE_ATTRACTION) * level + _NODE_ATTRACTION * between_nodes
 
 
-def _average_across(layout: Layout, slots: Sequence[int]) -> float:
+def _average_across(layout: GraphLayout, slots: Sequence[int]) -> float:
     if not slots:
         return 0.0
     return sum(layout.slots[i].across for i in slots) / len(slots)
 
 
-def _level_edges(layout: Layout) -> None:
+def _level_edges(layout: GraphLayout) -> None:
     """Make edges exactly level if they are almost level."""
     for chain in layout.chains:
         places = [layout.slots[i].across for i in chain[1:-1]]
@@ -348,7 +350,7 @@ def separate_places(
     return [mean + offset for mean, offset in zip(means, offsets, strict=True)]
 
 
-def _place_along(layout: Layout, gaps: Gaps) -> None:
+def _place_along(layout: GraphLayout, gaps: Gaps) -> None:
     """Place the ranks one after the other, as close as boxes and slanted edges allow."""
     slots = layout.slots
     segments = set(_list_segments(layout))
