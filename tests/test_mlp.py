@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from untrained.drawings.diagrams import Stage
 from untrained.errors import UsageError
 from untrained.spaces import load_space
-from untrained.spaces.core.diagrams import Stage
 from untrained.spaces.mlp import SIGEO
 from untrained.types import Task
 from untrained.workflows.search_checks import check_data

@@ -182,7 +182,7 @@ def test_columns_follow_from_the_task(dense, words, classes):
         (
             ROWS,
             {"embedding_dim": 12},
-            "embedding_dim=12 is not a multiple of the 8 attention heads",
+            "embedding_dim=12 is not divisible by the 8 attention heads",
         ),
     ],
 )

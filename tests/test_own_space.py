@@ -1,14 +1,16 @@
-"""The tutorial docs/your-own-space.md, executed as written."""
+"""The tutorial docs/tutorials/own-space.md, executed as written."""
 
 import json
 import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from untrained.cli.app import main
 from untrained.config import Limits
@@ -18,9 +20,12 @@ from untrained.spaces import Space, load_space
 from untrained.strategies.limits import ConstrainedSpace
 from untrained.types import Batch, Task
 
-PAGE = (Path(__file__).parents[1] / "docs" / "your-own-space.md").read_text()
-MINE, TOUR, GROUPED, COUNTED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-(COMMAND,) = re.findall(r"```\n(untrained .*?)\n```", PAGE, re.DOTALL)
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "tutorials" / "own-space.md").read_text()
+MINE, TOUR, ANYTHING, STUDY, DRAWN, GROUPED, COUNTED, CHECK = re.findall(
+    r"^```python[^\n]*\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
+)
+(COMMAND,) = re.findall(r"^```bash\n(untrained .*?)\n```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture
@@ -28,6 +33,7 @@ def tutorial_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with the files of the tutorial."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "anything.py").write_text(ANYTHING)
     (tmp_path / "grouped.py").write_text(GROUPED)
     (tmp_path / "counted.py").write_text(COUNTED)
     return tmp_path
@@ -56,8 +62,37 @@ def test_the_command_runs_a_search(
 
 
 def test_the_example_session_runs(tutorial_folder: Path, capsys: pytest.CaptureFixture[str]):
-    exec(compile(TOUR, "your-own-space.md", "exec"), {})
+    exec(compile(TOUR, "own-space.md", "exec"), {})
     assert re.match(r"depth=\d,width0=\d+,kernel0=\d,kind0=\w+", capsys.readouterr().out)
+
+
+def test_options_of_any_type_and_ranges(tutorial_folder: Path):
+    space: Space = load_space("./anything.py:anything")
+    (text,) = re.findall(r"`(kernel=\(3,3\),[^`]*)`", PAGE)
+    arch = space.parse(text)
+    assert str(arch) == text
+    network = space.build(arch)
+    assert [layer.kernel_size for layer in network if isinstance(layer, nn.Conv2d)] == [(3, 3)]
+    assert [layer.alpha for layer in network if isinstance(layer, nn.ELU)] == [0.5]
+    assert [layer.p for layer in network if isinstance(layer, nn.Dropout)] == [0.3211]
+    assert network(torch.zeros(2, *space.task.input_shape)).shape == (2, space.task.num_classes)
+
+
+def test_a_study_of_optuna_searches_the_space(tutorial_folder: Path):
+    optuna = pytest.importorskip("optuna", reason="optuna is not installed")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    names: dict[str, Any] = {}
+    exec(compile(STUDY, "your-own-space.md", "exec"), names)
+    assert len(names["study"].trials) == 5
+    network = names["space"].build(names["best"])
+    size = sum(parameter.numel() for parameter in network.parameters())
+    assert size == names["study"].best_value
+
+
+def test_the_picture_is_that_of_the_example(tutorial_folder: Path):
+    exec(compile(DRAWN, "own-space.md", "exec"), {"__name__": "own-space"})
+    picture = (DOCS / "pictures" / "space-draw.svg").read_text()
+    assert (tutorial_folder / "space-draw.svg").read_text() == picture
 
 
 def test_invalid_combinations_are_rejected(tutorial_folder: Path):

@@ -1,6 +1,5 @@
 """`@space`: sampling, mutation, crossover, enumeration, text and networks of a function; and `load_space`."""
 
-import doctest
 from pathlib import Path
 from types import ModuleType
 
@@ -13,9 +12,10 @@ from torch import Tensor, nn
 
 import untrained
 import untrained.spaces.core.space
+from tests.docstring_examples import run_examples
+from untrained.drawings.diagrams import CellGraph, Stage
 from untrained.errors import UsageError
 from untrained.spaces import SPACES, InvalidArch, load_space
-from untrained.spaces.core.diagrams import Stage
 from untrained.types import Genes, Task
 
 seeds = st.integers(0, 2**32)
@@ -358,14 +358,37 @@ def test_the_size_can_depend_on_options():
     assert wide.with_options(widths=5).size == len(list(wide.with_options(widths=5))) == 5
 
 
-def test_a_space_without_a_draw_hook_shows_its_layers():
+def test_a_space_without_a_draw_hook_shows_its_network():
     arch = tower.parse("depth=2,width=4,kind0=separable,kernel0=5,kind1=plain")
-    assert tower.draw(arch).stages == (
-        Stage("conv 1x1", 4),
-        Stage("depthwise conv 5x5", 4),
-        Stage("conv 1x1", 4, repeats=2),
-        Stage("linear", 5),
+    assert tower.draw(arch) == CellGraph(
+        (
+            "input 3\u00d78\u00d78",
+            "conv 1x1, 4",
+            "depthwise conv 5x5, 4",
+            "conv 1x1, 4, relu \u00d72",
+            "avg pool",
+            "linear, 5",
+            "output 5",
+        ),
+        tuple((i, i + 1, "") for i in range(6)),
     )
+    assert tower.draw(arch, Task("noise", (1, 6, 6), 3)).nodes[0] == "input 1\u00d76\u00d76"
+
+
+def test_a_network_that_reads_its_input_is_drawn_as_a_list():
+    class Reader(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(192, width), nn.Linear(192, width)])
+
+        def forward(self, x):
+            return self.layers[int(x.sum() > 0)](x.flatten(1))
+
+    @untrained.space(task=Task("noise", (3, 8, 8), 5))
+    def reading(choose, task):
+        return Reader(choose("width", [2, 3]))
+
+    assert reading.draw(reading.parse("width=3")).stages == (Stage("linear", 3, repeats=2),)
 
 
 def test_the_error_for_a_missing_supernet_lists_the_spaces_with_one():
@@ -434,6 +457,4 @@ def test_an_int_seed_and_its_generator_give_the_same_results():
 
 @pytest.mark.parametrize("module", [untrained.spaces, untrained.spaces.core.space])
 def test_the_examples_in_docstrings_are_true(module: ModuleType):
-    results = doctest.testmod(module, extraglobs={"load_space": load_space})
-    assert results.attempted > 0
-    assert results.failed == 0
+    run_examples(module, load_space=load_space)

@@ -8,9 +8,10 @@ import json
 from dataclasses import dataclass, field
 from functools import cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from untrained.identity import read_torch_version
+from untrained.pairs import format_pairs
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +41,7 @@ class Arch:
         return dict(self.genes)[name]
 
     def __str__(self) -> str:
-        return self.text or ",".join(f"{name}={value}" for name, value in self.genes)
+        return self.text or format_pairs(self.genes)
 
     @property
     def seed_name(self) -> str:
@@ -55,6 +56,48 @@ class Arch:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskKind:
+    """What the networks of a task predict, and how predictions are judged.
+
+    Attributes:
+        name: "binary", "classification" or "regression".
+        loss: The loss that networks are trained and scored with.
+        loss_title: The loss in words, of which lower is better.
+        error_title: Heading of the loss in tables. It is the loss itself, or the root of the mean
+            squared error in the unit of the label.
+        quality: Key of the metric that is shown beside the loss; higher is better.
+        quality_title: Its name.
+    """
+
+    name: str
+    loss: str
+    loss_title: str
+    error_title: str
+    quality: str
+    quality_title: str
+
+
+BINARY = TaskKind("binary", "bce", "log loss", "log loss", "auc", "AUC")
+CLASSIFICATION = TaskKind(
+    "classification", "cross_entropy", "log loss", "log loss", "accuracy", "accuracy"
+)
+REGRESSION = TaskKind("regression", "mse", "squared error", "RMSE", "r2", "R2")
+TASK_KINDS = {kind.name: kind for kind in (BINARY, CLASSIFICATION, REGRESSION)}
+
+
+def get_kind_of_loss(loss: str) -> TaskKind:
+    """Return what networks that are trained with this loss predict.
+
+    Raises:
+        ValueError: There is no such loss.
+    """
+    for kind in TASK_KINDS.values():
+        if kind.loss == loss:
+            return kind
+    raise ValueError(f"{loss!r} is not a loss")
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """What a network must solve.
 
@@ -66,8 +109,12 @@ class Task:
         dataset: Name of the data.
         input_shape: Shape of one sample, channels first.
         num_classes: Number of outputs.
-        loss: "cross_entropy" or "bce".
+        loss: "cross_entropy" for classes, "bce" for one logit per sample, "mse" for numbers.
         vocabularies: Number of categories of each categorical column; empty for images.
+        target_mean: Mean of the label of a regression. Networks predict standardised labels, so a
+            prediction times `target_std` plus `target_mean` is in the unit of the label. Both are
+            not in the key of a score, which contains the standardised labels themselves.
+        target_std: Standard deviation of the label of a regression.
     """
 
     dataset: str
@@ -75,6 +122,18 @@ class Task:
     num_classes: int
     loss: str = "cross_entropy"
     vocabularies: tuple[int, ...] = ()
+    target_mean: float = 0.0
+    target_std: float = 1.0
+
+    @property
+    def kind(self) -> TaskKind:
+        """What networks predict."""
+        return get_kind_of_loss(self.loss)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a sample is a row of columns."""
+        return len(self.input_shape) == 1
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.input_shape))
@@ -243,6 +302,41 @@ def read_task_key(text: str) -> Task:
     return Task(dataset, tuple(input_shape), num_classes, loss, vocabularies)
 
 
+class RecordFacts(TypedDict, total=False):
+    """Fields of a `Record` that describe the measurement."""
+
+    note: str
+    build_seconds: float
+    transfer_seconds: float
+    measure_seconds: float
+    peak_bytes: int | None
+
+
+class RecordRow(TypedDict):
+    """A record as plain columns: the key and the result of its request, and what it took."""
+
+    space: str
+    arch: str
+    proxy: str
+    measure: str
+    task: str
+    data: str
+    init: str
+    dtype: str
+    device: str
+    seed: int
+    code: str
+    torch: str
+    networks_per_batch: int
+    value: float | None
+    error: str | None
+    note: str
+    build_seconds: float
+    transfer_seconds: float
+    measure_seconds: float
+    peak_bytes: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """The result of a request: either a value or a failure, never both.
@@ -277,7 +371,9 @@ class Record:
             raise ValueError(f"{self.value} is not a valid score; record it as a failure")
 
     @staticmethod
-    def of(request: ScoreRequest, outcome: float | Failure, **facts: Any) -> "Record":
+    def of(
+        request: ScoreRequest, outcome: float | Failure, **facts: Unpack[RecordFacts]
+    ) -> "Record":
         """Make the record of a score or a failure.
 
         Args:
@@ -330,27 +426,27 @@ class Record:
     def device(self) -> str:
         return self.request.device
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> RecordRow:
         """Return this record as plain columns, for `--json` and for data frames."""
-        return {
-            "space": self.arch.space,
-            "arch": str(self.arch),
-            "proxy": self.proxy,
-            "measure": self.measure,
-            "task": str(self.task),
-            "data": self.data,
-            "init": self.init,
-            "dtype": self.dtype,
-            "device": self.device,
-            "seed": self.seed,
-            "code": self.request.code,
-            "torch": self.request.torch,
-            "networks_per_batch": self.request.networks_per_batch,
-            "value": self.value,
-            "error": str(self.error) if self.error else None,
-            "note": self.note,
-            "build_seconds": self.build_seconds,
-            "transfer_seconds": self.transfer_seconds,
-            "measure_seconds": self.measure_seconds,
-            "peak_bytes": self.peak_bytes,
-        }
+        return RecordRow(
+            space=self.arch.space,
+            arch=str(self.arch),
+            proxy=self.proxy,
+            measure=self.measure,
+            task=str(self.task),
+            data=self.data,
+            init=self.init,
+            dtype=self.dtype,
+            device=self.device,
+            seed=self.seed,
+            code=self.request.code,
+            torch=self.request.torch,
+            networks_per_batch=self.request.networks_per_batch,
+            value=self.value,
+            error=str(self.error) if self.error else None,
+            note=self.note,
+            build_seconds=self.build_seconds,
+            transfer_seconds=self.transfer_seconds,
+            measure_seconds=self.measure_seconds,
+            peak_bytes=self.peak_bytes,
+        )

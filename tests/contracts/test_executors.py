@@ -270,7 +270,9 @@ def test_more_ray_workers_than_there_is_room_for_are_refused(setting):
 
     was_running = ray.is_initialized()  # for the tests above
     if not was_running:
-        ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(
+            "local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+        )
     try:
         with pytest.raises(UsageError, match=r"has only \d cores; use --workers \d"):
             RayBackend(setting.setup, "local", 99)

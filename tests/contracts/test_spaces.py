@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.test_own_space import MINE
+from untrained.drawings.draw import draw_diagram
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.reports.drawings.draw import draw_diagram
 from untrained.spaces import SPACES, Space, load_space
 from untrained.types import Arch, Batch, Task
 from untrained.workflows.score import score_networks

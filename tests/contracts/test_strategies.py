@@ -46,7 +46,7 @@ BUDGETS = {name: 2 if name in ON_SUPERNETS else 40 for name in STRATEGIES}
 SUPERNET_SPACE = load_space("nasbench201(channels=2,cells=1)")
 
 
-def evaluate_pool(archs: Sequence[Arch]) -> Any:
+def score_pool(archs: Sequence[Arch]) -> Any:
     """Return random records of the metrics that HNAS reads."""
     for arch in archs:
         M = make_generator("M", arch).random() + 1
@@ -66,7 +66,7 @@ def make_strategy(name: str, seed: int = 0, space: Any = None, **options: Any) -
     """Make a small and fast strategy with everything that it needs."""
     needs = {
         "source": load_data("noise", TASK),
-        "evaluate_pool": evaluate_pool,
+        "score_pool": score_pool,
         "pool_fitness": read_fitness,
         "other_objectives": (),
     }

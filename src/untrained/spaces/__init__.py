@@ -38,8 +38,7 @@ def fingerprint_space(space: str | Space) -> str:
     """
     if isinstance(space, str):
         return fingerprint_user_code(space)[:16]
-    base = space.name.partition("(")[0]
-    if base in SPACES and SPACES[base].network is space.network:
+    if space.is_builtin:
         return ""
     function = unwrap(space.network)
     code = getattr(function, "__code__", None)
@@ -54,6 +53,20 @@ def fingerprint_space(space: str | Space) -> str:
     except (OSError, TypeError):
         source = f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
     return sha256(source.encode()).hexdigest()[:16]
+
+
+def shorten_space(space: str | Space) -> str | Space:
+    """Return the name of a space that can be loaded by its name; any other space as it is."""
+    if isinstance(space, Space) and space.is_builtin:
+        return space.name
+    return space
+
+
+def get_space_name(space: str | Space) -> str:
+    """Return the name of a space, as the user typed it or as it is registered."""
+    if isinstance(space, Space):
+        return space.name
+    return space
 
 
 def load_space(name: str | Space) -> Space:

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import cache, wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import NamedTuple, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -113,8 +113,8 @@ class _DrawRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self,
         func: OpOverload,
         types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
     ) -> object:
         kwargs = kwargs or {}
         storages = []
@@ -124,8 +124,9 @@ class _DrawRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         is_random = torch.Tag.nondeterministic_seeded in func.tags
         if is_random or any(storage in self.tensors for storage in storages):
             fills_one_tensor = func._schema.is_mutable and len(storages) == 1
-            if fills_one_tensor and _is_whole_tensor(args[0]):
-                self.tensors[storages[0]] = args[0]
+            target = args[0] if args else None
+            if fills_one_tensor and isinstance(target, Tensor) and _is_whole_tensor(target):
+                self.tensors[storages[0]] = target
                 self.draws.append(_Draw(storages[0], func, args[1:], kwargs))
             else:
                 self.repeatable = False
@@ -170,7 +171,7 @@ class _FixedTensors(NamedTuple):
         parts = self.entries.clone().split_with_sizes(sizes)
         copies = []
         for index, part, shape in zip(self.indices, parts, self.shapes, strict=True):
-            # `data` has a version of its own: writing into one copy does not affect the others.
+            # `data` has its own version: writing into one copy does not affect the others.
             copies.append((index, part.view(shape).data))
         return copies
 

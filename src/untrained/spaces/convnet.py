@@ -15,9 +15,9 @@ from math import prod
 
 from torch import Tensor, nn
 
-from untrained.spaces.convnet_designs import write_designs
+from untrained.drawings.diagrams import Stage, StageList
+from untrained.spaces.convnet_designs import format_designs
 from untrained.spaces.core.counts import Counts, halve_shape
-from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.spaces.core.inverted_residual import ConvNormReLU, InvertedPlan, InvertedResidual
 from untrained.spaces.core.layers import SqueezeExcitation
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
@@ -240,7 +240,7 @@ def _list_designs(task: Task) -> dict[str, str]:
     shape = task.input_shape[1:]
     for _ in range(count_stem_halvings(task)):
         shape = halve_shape(shape)
-    return write_designs(min(shape))
+    return format_designs(min(shape))
 
 
 @register_space

@@ -61,8 +61,8 @@ class Design:
     stages: tuple[DesignStage, ...]
     min_side: int = 1
 
-    def write(self, side: int) -> str:
-        """Return the architecture for pictures of a side after the stem, in the space's notation.
+    def format_arch(self, side: int) -> str:
+        """Return the notation of the architecture for pictures whose side after the stem is `side`.
 
         Stages after the first halve the picture, as long as it stays large enough.
         """
@@ -146,7 +146,7 @@ def _list_named_networks() -> dict[str, str]:
     networks = {}
     for design in DESIGNS:
         name = design.name.lower().removesuffix("-like").replace("-", "")
-        networks[name] = design.write(_NAMED_SIDE)
+        networks[name] = design.format_arch(_NAMED_SIDE)
     return networks
 
 
@@ -154,10 +154,10 @@ def _list_named_networks() -> dict[str, str]:
 NAMED_NETWORKS = _list_named_networks()
 
 
-def write_designs(side: int) -> dict[str, str]:
-    """Return the designs for pictures of a side after the stem: architectures by name."""
+def format_designs(side: int) -> dict[str, str]:
+    """Return architectures by name, for pictures whose side after the stem is `side`."""
     designs = {}
     for design in DESIGNS:
         if side >= design.min_side:
-            designs[design.name] = design.write(side)
+            designs[design.name] = design.format_arch(side)
     return designs

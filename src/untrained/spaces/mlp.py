@@ -13,8 +13,8 @@ from math import prod
 
 from torch import nn
 
+from untrained.drawings.diagrams import Stage, StageList
 from untrained.errors import unknown_name_error
-from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.spaces.core.space import Choose, NetworkBuilder, register_space, space
 from untrained.types import Arch, Task
 

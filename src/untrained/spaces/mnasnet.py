@@ -18,8 +18,8 @@ from math import prod
 
 from torch import Tensor, nn
 
+from untrained.drawings.diagrams import Stage, StageList
 from untrained.spaces.core.counts import Counts, halve_shape
-from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.spaces.core.inverted_residual import ConvNormReLU, InvertedPlan, InvertedResidual
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.types import Arch, Task

@@ -16,6 +16,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from untrained.drawings.diagrams import CellGraph
 from untrained.errors import UsageError
 from untrained.options import Count
 from untrained.spaces.block_templates import copy_from_template
@@ -26,7 +27,6 @@ from untrained.spaces.core.counts import (
     list_residual_block_convs,
     sum_counts,
 )
-from untrained.spaces.core.diagrams import CellGraph
 from untrained.spaces.core.layers import ReLUConvBN, Zero
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
@@ -174,7 +174,14 @@ class NASBench201(ThreeStageNetwork):
 
 
 class _Cell201(nn.Module):
-    """Node i is the sum of edge (i <- j) applied to node j over all j < i; node 3 is the output."""
+    """Node i is the sum of edge (i <- j) applied to node j over all j < i; node 3 is the output.
+
+    Attributes:
+        skips_zeros: Whether edges without an operation are left out of sums with other edges. The
+            outputs are the same. An export sets it.
+    """
+
+    skips_zeros = False
 
     def __init__(self, ops: Sequence[str], channels: int) -> None:
         super().__init__()
@@ -184,11 +191,19 @@ class _Cell201(nn.Module):
         nodes = [x]
         for node in (1, 2, 3):
             terms = []
-            for edge, (target, source) in enumerate(EDGES):
-                if target == node:
-                    terms.append(self.apply_edge(edge, nodes[source]))
+            for edge in self._list_edges(node):
+                source = EDGES[edge][1]
+                terms.append(self.apply_edge(edge, nodes[source]))
             nodes.append(sum(terms[1:], terms[0]))
         return nodes[-1]
+
+    def _list_edges(self, node: int) -> list[int]:
+        """Return the edges that are summed in a node, at least one."""
+        edges = [edge for edge, (target, _) in enumerate(EDGES) if target == node]
+        if not self.skips_zeros:
+            return edges
+        operations = [edge for edge in edges if not isinstance(self.edges[edge], Zero)]
+        return operations or edges[:1]
 
     def apply_edge(self, edge: int, x: Tensor) -> Tensor:
         out: Tensor = self.edges[edge](x)

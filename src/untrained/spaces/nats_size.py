@@ -15,6 +15,7 @@ from math import prod
 
 from torch import Tensor, nn
 
+from untrained.drawings.diagrams import Stage, StageList
 from untrained.spaces.core.counts import (
     CountedConv,
     Counts,
@@ -22,7 +23,6 @@ from untrained.spaces.core.counts import (
     list_residual_block_convs,
     sum_counts,
 )
-from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.spaces.core.layers import ReLUConvBN
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from untrained.drawings.diagrams import Stage, StageList
 from untrained.spaces.core.counts import Counts, halve_shape
-from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.types import Arch, Task
 

@@ -3,6 +3,7 @@
 Legend as in `network.py`: N tokens, E width of the tokens, h heads, f inner width of the MLP.
 """
 
+from untrained.drawings.diagrams import TransformerLayers
 from untrained.errors import unknown_name_error
 from untrained.spaces.autoformer.network import (
     HEAD_WIDTH,
@@ -12,7 +13,6 @@ from untrained.spaces.autoformer.network import (
 )
 from untrained.spaces.autoformer.supernet import list_transformer_layers
 from untrained.spaces.core.counts import Counts
-from untrained.spaces.core.diagrams import TransformerLayers
 from untrained.spaces.core.space import Space
 from untrained.types import Arch, Task
 

@@ -25,9 +25,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from untrained.drawings.diagrams import TransformerLayers
 from untrained.errors import UsageError
 from untrained.spaces.block_templates import copy_from_template
-from untrained.spaces.core.diagrams import TransformerLayers
 from untrained.spaces.core.layers import drop_path
 from untrained.types import Task
 
@@ -112,7 +112,8 @@ def compute_patch_grid(task: Task, patch: int) -> tuple[int, int, int]:
     """Return channels, and rows and columns of patches; a remainder at the edges is ignored."""
     if len(task.input_shape) != 3 or min(task.input_shape[1:]) < patch:
         raise UsageError(
-            f"{task} has no image of at least one patch of {patch}; use patch=4, for instance"
+            f"the inputs of {task} are not images of at least {patch}x{patch} pixels; "
+            "use a smaller patch, such as patch=4"
         )
     channels, height, width = task.input_shape
     return channels, height // patch, width // patch

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from untrained.drawings.diagrams import TransformerLayers
 from untrained.errors import UsageError, unknown_name_error
 from untrained.options import Count, Probability
 from untrained.spaces.autoformer.counts import count_arch
@@ -30,7 +31,6 @@ from untrained.spaces.autoformer.supernet import (
     AutoformerSupernet,
     list_transformer_layers,
 )
-from untrained.spaces.core.diagrams import TransformerLayers
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.types import Genes, Task

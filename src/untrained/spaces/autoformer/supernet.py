@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from untrained.drawings.diagrams import TransformerLayers
 from untrained.errors import UsageError
 from untrained.spaces.autoformer.network import (
     ElasticQKV,
     TransformerConfig,
     VisionTransformer,
 )
-from untrained.spaces.core.diagrams import TransformerLayers
 from untrained.spaces.core.supernet import ElasticSubnet
 from untrained.types import Arch, Task
 

@@ -4,6 +4,7 @@ import ast
 from typing import Protocol
 
 from untrained.errors import UsageError
+from untrained.pairs import format_pairs, split_pairs
 from untrained.types import Choice, Genes
 
 
@@ -24,21 +25,18 @@ class Notation(Protocol):
 
 
 class PairNotation:
-    """`depth=3,kernel0=5`: works for every space."""
+    """`depth=3,kernels=(3,5)`: works for every space."""
 
     def format(self, genes: Genes) -> str:
-        return ",".join(f"{name}={value}" for name, value in genes)
+        return format_pairs(genes)
 
     def parse(self, text: str) -> Genes:
         genes = []
-        position = 0
-        for part in text.split(","):
+        for position, part in split_pairs(text):
             name, equals, value = part.partition("=")
             if not equals or not name.strip():
                 raise make_parse_error(text, position, "name=value")
             genes.append((name.strip(), _parse_value(value.strip())))
-            # One more for the comma.
-            position += len(part) + 1
         return tuple(genes)
 
 
@@ -46,7 +44,8 @@ def _parse_value(text: str) -> Choice:
     """Read a number or a quoted string; anything else is a plain word."""
     try:
         value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        # The last two are raised for deeply nested text.
         return text
     if isinstance(value, int | float | str):
         return value

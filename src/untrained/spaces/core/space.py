@@ -7,16 +7,20 @@ without building anything). It raises `InvalidArch("reason")` if choices exclude
 them. Sampling, mutation, crossover, enumeration, printing and parsing follow from these calls.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from inspect import getdoc, signature
 from typing import Any, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import nn
 
+from untrained.drawings.diagrams import Diagram, list_layers
+from untrained.drawings.network_graph import trace_layer_graph
 from untrained.errors import UntrainedError, UsageError, unknown_name_error
 from untrained.names import user_code_error
 from untrained.options import check_option, read_option_hints
@@ -27,17 +31,18 @@ from untrained.spaces.core.choices import Choose as Choose
 from untrained.spaces.core.choices import (
     Chooser,
     Decisions,
+    Trial,
     enumerate_decisions,
     make_inheriting_chooser,
     make_random_chooser,
     make_replay_chooser,
-    pick_uniformly,
+    make_trial_chooser,
     record_decisions,
 )
 from untrained.spaces.core.choices import InvalidArch as InvalidArch
 from untrained.spaces.core.counts import Counts
-from untrained.spaces.core.diagrams import Diagram, list_layers
 from untrained.spaces.core.notation import Notation, PairNotation
+from untrained.spaces.core.repeatability import compare_networks, find_difference
 from untrained.types import Arch, Choice, Genes, Task
 
 NetworkBuilder = Callable[[], nn.Module]
@@ -52,8 +57,15 @@ DEFAULT_TASK = Task("digits", (3, 32, 32), 10)
 
 # Attempts before an error says that valid architectures are too rare to find.
 _MAX_ATTEMPTS = 10_000
+# Samples with which the function of a user is checked, and networks with which its builder is.
+_CHECKS_PER_SPACE = 3
 # Mutants tried with one changed choice before two choices are changed, and so on.
 _ATTEMPTS_PER_CHANGE = 100
+
+# For functions of users: how many samples and how many built networks were checked, by the name of
+# the space with its options.
+_checked_samples: WeakKeyDictionary[NetworkFunction, Counter[str]] = WeakKeyDictionary()
+_checked_builders: WeakKeyDictionary[NetworkFunction, Counter[str]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -115,6 +127,12 @@ class Space:
         if callable(size):
             return size(**dict(self.options))
         return size
+
+    @property
+    def is_builtin(self) -> bool:
+        """Whether the space is registered and not the user's own."""
+        base_name = self.name.partition("(")[0]
+        return base_name in SPACES and SPACES[base_name].network is self.network
 
     @property
     def has_supernet(self) -> bool:
@@ -182,7 +200,8 @@ class Space:
             seed: An int, a numpy Generator, which advances, or None for a random result.
 
         Raises:
-            UsageError: No valid architecture was found in 10,000 attempts.
+            UsageError: No valid architecture was found in 10,000 attempts, or the function of the
+                user does not always return the same network for the same choices.
 
         Example:
             >>> space = load_space("nasbench201")
@@ -191,12 +210,61 @@ class Space:
         """
         rng = as_generator(seed)
         sample = self.hooks.sample or Space.sample_uniformly
-        return self._retry_until_valid(lambda _: sample(self, rng), "valid architecture")
+        arch = self._retry_until_valid(lambda _: sample(self, rng), "valid architecture")
+        self._require_repeatable(arch)
+        return arch
 
     def sample_uniformly(self, rng: np.random.Generator) -> Arch:
         """Sample every choice with equal chances; may raise `InvalidArch`."""
         decisions = self.list_decisions(make_random_chooser(rng))
         return self._make_arch_from_decisions(decisions)
+
+    def _require_repeatable(self, arch: Arch) -> None:
+        """Check the function of a user with its first samples, see `repeatability.py`."""
+        if not self._take_check(_checked_samples):
+            return
+        difference = find_difference(self._run_without_building, arch.genes)
+        if difference:
+            raise self._make_repeatability_error(arch, difference)
+
+    def _run_without_building(self, chooser: Chooser) -> tuple[Decisions, nn.Module | None]:
+        """Run the function on the meta device; the network is None if it returns a builder.
+
+        A builder may crash its process, so only workers call it.
+        """
+        decisions, result = self._run_network_function(chooser, self.task, device="meta")
+        if isinstance(result, nn.Module):
+            return decisions, result
+        return decisions, None
+
+    def _require_repeatable_builder(
+        self, arch: Arch, network: nn.Module, builder: NetworkBuilder
+    ) -> None:
+        """Check that the builder of a user's function returns the same network again."""
+        if not self._take_check(_checked_builders):
+            return
+        # The check must not change the random numbers that come after it.
+        with torch.random.fork_rng(devices=[]), _create_tensors_on("meta"):
+            second_network = builder()
+        difference = compare_networks(network, second_network)
+        if difference:
+            raise self._make_repeatability_error(arch, difference)
+
+    def _take_check(self, checks: "WeakKeyDictionary[NetworkFunction, Counter[str]]") -> bool:
+        """Return whether the function of a user is still to be checked, and count the check."""
+        if self.is_builtin:
+            return False
+        counter = checks.setdefault(self.network, Counter())
+        if counter[self.name] == _CHECKS_PER_SPACE:
+            return False
+        counter[self.name] += 1
+        return True
+
+    def _make_repeatability_error(self, arch: Arch, difference: str) -> UsageError:
+        return UsageError(
+            f"the space {self.name} is not repeatable: for {arch} it {difference}; "
+            "use choose() instead of random numbers"
+        )
 
     def mutate(self, arch: Arch, seed: Seed = None) -> Arch:
         """Return another architecture near `arch`.
@@ -238,14 +306,13 @@ class Space:
     def change_choices(self, arch: Arch, rng: np.random.Generator, count: int = 1) -> Arch:
         """Change `count` choices; dependent choices that no longer fit are sampled again."""
         decisions = self.list_decisions(make_replay_chooser(arch.genes, str(arch)))
-        changeable = [decision for decision in decisions if len(decision.options) > 1]
+        changeable = [decision for decision in decisions if decision.options.has_alternatives]
         if not changeable:
             raise UsageError(f"{arch} has no choice that could change")
         genes = dict(arch.genes)
         for index in rng.choice(len(changeable), min(count, len(changeable)), replace=False):
             decision = changeable[index]
-            others = [option for option in decision.options if option != decision.value]
-            genes[decision.name] = pick_uniformly(others, rng)
+            genes[decision.name] = decision.options.mutate(decision.value, rng)
         return self._make_arch_from_decisions(
             self.list_decisions(make_inheriting_chooser([genes], rng))
         )
@@ -274,6 +341,37 @@ class Space:
 
         return self._retry_until_valid(attempt, f"child of {first} and {second}")
 
+    # Optuna is optional, so its classes cannot be named.
+    def suggest(self, trial: Trial) -> Arch:
+        """Let a trial of Optuna make the choices, to search this space in a study of your own.
+
+        A choice becomes a categorical parameter, a range an integer or a float parameter.
+
+        Args:
+            trial: An `optuna.Trial`. Optuna requires that a choice has the same options whenever
+                it is made.
+
+        Returns:
+            The suggested architecture.
+
+        Raises:
+            InvalidArch: The suggested choices exclude each other. An objective raises
+                `optuna.TrialPruned` then.
+
+        Example:
+            >>> import optuna
+            >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+            >>> space = load_space("mlp")
+            >>> study = optuna.create_study()
+            >>> study.optimize(lambda trial: space.suggest(trial)["depth"], n_trials=2)
+            >>> set(study.best_params) >= {"depth", "width1", "activation"}
+            True
+        """
+        # Without `list_decisions`, which would report errors of Optuna as errors of the space.
+        chooser = make_trial_chooser(trial)
+        decisions, _ = self._run_network_function(chooser, self.task, device="meta")
+        return self._make_arch_from_decisions(decisions)
+
     def list_scaled(self, arch: Arch) -> list[Arch]:
         """Return the same architecture at every scale, smallest first.
 
@@ -298,11 +396,11 @@ class Space:
             scaled_archs.append(self._make_arch_from_decisions(decisions))
         return scaled_archs
 
-    def _list_scale_options(self, arch: Arch) -> tuple[Choice, ...]:
+    def _list_scale_options(self, arch: Arch) -> list[Choice]:
         decisions = self.list_decisions(make_replay_chooser(arch.genes, str(arch)))
         for decision in decisions:
             if decision.name == self.scale:
-                return decision.options + decision.options.also
+                return decision.options.list_spread()
         choice_list = ", ".join(decision.name for decision in decisions)
         raise UsageError(
             f"space {self.name}: scale={self.scale!r} is not a choice of {arch}; "
@@ -347,7 +445,8 @@ class Space:
         if not isinstance(text, str):
             example = str(self.sample(0))
             raise UsageError(
-                f"{show_value(text)} is not an architecture; give its text, such as {example!r}"
+                f"{show_value(text)} is not an architecture; give an architecture string, such as "
+                f"{example!r}"
             )
         return self.make_arch(self.hooks.notation.parse(text), text)
 
@@ -404,7 +503,8 @@ class Space:
             device: Where the weights are created. "meta" allocates nothing.
 
         Raises:
-            UsageError: The architecture is not in the space, or does not fit the task.
+            UsageError: The architecture is not in the space, or does not fit the task, or the
+                function of the user does not always return the same network.
         """
         self._require_arch(arch)
         chooser = make_replay_chooser(arch.genes, str(arch))
@@ -415,7 +515,15 @@ class Space:
         if isinstance(result, nn.Module):
             return result
         with _create_tensors_on(device):
-            return result()
+            network = result()
+        if not isinstance(network, nn.Module):
+            raise UsageError(
+                f"the space {self.name} builds {show_value(network)} instead of a network; the "
+                "function that it returns must return an nn.Module"
+            )
+        if device != "meta":
+            self._require_repeatable_builder(arch, network, result)
+        return network
 
     def counts(self, arch: Arch, task: Task | None = None) -> Counts | None:
         """Return parameters and multiply-adds without building; None if there is no formula."""
@@ -442,13 +550,24 @@ class Space:
         return {name: self.parse(text) for name, text in texts.items()}
 
     def draw(self, arch: Arch, task: Task | None = None) -> Diagram:
-        """Return what a drawing of `arch` shows: its cells, stages or layers, as plain data.
+        """Return a diagram of `arch`: its cells or stages, or the layers of its network.
 
-        A space without a `draw` hook shows the layers of the network for `task`.
+        A notebook shows the diagram as a picture, and `save` writes it to an SVG file. A space
+        without a `draw` hook shows the network for `task` with its skips and branches. If the
+        network cannot run on the meta device, or is too large, it shows a list of the layers.
+
+        Example:
+            >>> space = load_space("nasbench201")
+            >>> space.draw(space.sample(seed=0)).save("cell.svg").name
+            'cell.svg'
         """
         if self.hooks.draw is not None:
             return self.hooks.draw(arch)
-        return list_layers(self.build(arch, task, device="meta"))
+        network = self.build(arch, task, device="meta")
+        graph = trace_layer_graph(network, (task or self.task).input_shape)
+        if graph is None:
+            return list_layers(network)
+        return graph
 
     # Supernets have different interfaces (`Supernet`, elastic ones), hence `Any`.
     def supernet(self, task: Task | None = None, device: str = "cpu") -> Any:
@@ -468,7 +587,14 @@ class Space:
     ) -> tuple[Decisions, nn.Module | NetworkBuilder]:
         def run(choose: Choose) -> nn.Module | NetworkBuilder:
             with _create_tensors_on(device):
-                return self.network(choose, task, **dict(self.options))
+                result = self.network(choose, task, **dict(self.options))
+            # Checked for every run, because only some branches may return nothing.
+            if not callable(result):
+                raise UsageError(
+                    f"the function of the space {self.name} returned {show_value(result)} instead "
+                    "of a network; add `return` in front of the network"
+                )
+            return result
 
         return record_decisions(self.name, chooser, run)
 
@@ -519,7 +645,7 @@ def space(
             * `sample`: function `(space, rng) -> Arch`; default: all options equally likely.
             * `mutate`: function `(space, arch, rng) -> Arch`; default: change one choice. Like
               `sample` it may raise `InvalidArch`; then it is called again.
-            * `draw`: function `(arch) -> Diagram`; default: list of the layers.
+            * `draw`: function `(arch) -> Diagram`; default: the graph of the network.
             * `size`: number of architectures, or a function of the options that returns it.
             * `supernet`: function `(task, **options)` that returns a module with `subnet(arch)`.
             * `counts`: function `(space, arch, task) -> Counts`, an exact formula for parameters

@@ -40,7 +40,7 @@ class Supernet(Protocol):
         ...
 
     # A network with an auxiliary tower returns a tuple.
-    def __call__(self, x: Tensor) -> Any: ...
+    def __call__(self, x: Tensor) -> object: ...
 
 
 # -------------------------------------------------------------------------------------- decoding
@@ -171,7 +171,7 @@ class ElasticSubnet(nn.Module):
         return logits
 
     # The signature of torch's `state_dict` has overloads that cannot be repeated here.
-    def state_dict(self, *_: Any, **__: Any) -> Any:
+    def state_dict(self, *_: object, **__: object) -> Any:
         """Return weights for `build(arch).load_state_dict(...)`, in the order of that network."""
         weights: dict[str, Tensor] = self.supernet.weights(self.config)  # type: ignore[operator]
         return {name: weight.detach() for name, weight in weights.items()}

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from untrained.drawings.diagrams import CellGraph, CellGraphs
 from untrained.spaces.core.choices import Choose
-from untrained.spaces.core.diagrams import CellGraph, CellGraphs
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.darts.operations import OPERATIONS
 from untrained.types import Choice, Genes
@@ -284,7 +284,7 @@ def _parse_concat(text: str, field: ast.expr, last: int) -> tuple[int, ...]:
 # ------------------------------------------------------------------------------------- drawing
 
 
-def draw_genotype(genes: Genes) -> CellGraphs:
+def make_genotype_diagram(genes: Genes) -> CellGraphs:
     """Return both cells as graphs; the last node of a graph is the output."""
     genotype = Genotype.from_genes(genes)
     return CellGraphs(tuple((kind, _draw_wiring(genotype[kind])) for kind in KINDS))

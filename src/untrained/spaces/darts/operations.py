@@ -166,7 +166,7 @@ def list_candidates(operation_set: str, kind: str, node: int, source: int) -> tu
     if operation_set != "s1":
         return _UNIFORM_SETS[operation_set]
     if node > 5:
-        raise UsageError("the set s1 has operations for the edges of four nodes, not of a fifth")
+        raise UsageError("the operation set s1 is defined for cells of four nodes, not five")
     # Nodes 2, 3, ..., node - 1 have 2 + 3 + ... edges.
     edge = node * (node - 1) // 2 - 1 + source
     words = _S1[kind].split(",")[edge].split()

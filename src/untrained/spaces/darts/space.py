@@ -22,9 +22,9 @@ from functools import partial
 from math import comb, prod
 from typing import Any
 
+from untrained.drawings.diagrams import CellGraphs
 from untrained.options import Count, Probability
 from untrained.spaces.core.counts import Counts
-from untrained.spaces.core.diagrams import CellGraphs
 from untrained.spaces.core.space import (
     Choose,
     NetworkBuilder,
@@ -38,7 +38,7 @@ from untrained.spaces.darts.genotype import (
     Genotype,
     GenotypeNotation,
     choose_cell,
-    draw_genotype,
+    make_genotype_diagram,
 )
 from untrained.spaces.darts.network import DartsConfig, DartsNetwork
 from untrained.spaces.darts.operations import list_candidates
@@ -52,7 +52,7 @@ def _sort_edges_of_nodes(genes: Genes) -> Genes:
 
 
 def _draw_arch(arch: Arch) -> CellGraphs:
-    return draw_genotype(arch.genes)
+    return make_genotype_diagram(arch.genes)
 
 
 def _choose_genotype(choose: Choose, operation_set: str, *, distinct: bool = False) -> Genotype:

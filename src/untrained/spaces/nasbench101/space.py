@@ -19,10 +19,10 @@ from functools import partial
 
 import numpy as np
 
+from untrained.drawings.diagrams import CellGraph
 from untrained.errors import UsageError
 from untrained.options import Count
 from untrained.spaces.core.counts import Counts
-from untrained.spaces.core.diagrams import CellGraph
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.core.space import (
     Choose,
@@ -252,7 +252,7 @@ def _mutate_operation(op: str, rng: np.random.Generator) -> str:
 # ----------------------------------------------------------------------------------- the space
 
 
-def draw_spec(spec: CellSpec) -> CellGraph:
+def make_spec_diagram(spec: CellSpec) -> CellGraph:
     """Return a graph with operations on the nodes and plain edges."""
     labels = tuple(op.removesuffix("-bn-relu") for op in spec.ops)
     edges = []
@@ -263,7 +263,7 @@ def draw_spec(spec: CellSpec) -> CellGraph:
 
 
 def _draw_arch(arch: Arch) -> CellGraph:
-    return draw_spec(get_spec(arch))
+    return make_spec_diagram(get_spec(arch))
 
 
 def _count_arch(space: Space, arch: Arch, task: Task) -> Counts | None:

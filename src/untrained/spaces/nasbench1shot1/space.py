@@ -19,10 +19,10 @@ from collections.abc import Callable
 from functools import partial
 from itertools import combinations
 
+from untrained.drawings.diagrams import CellGraph
 from untrained.errors import UsageError
 from untrained.options import Count
 from untrained.spaces.core.counts import Counts
-from untrained.spaces.core.diagrams import CellGraph
 from untrained.spaces.core.space import (
     Choose,
     InvalidArch,
@@ -42,7 +42,7 @@ from untrained.spaces.nasbench101.graph import (
     select_vertices,
 )
 from untrained.spaces.nasbench101.network import NASBench101, count_network
-from untrained.spaces.nasbench101.space import draw_spec, format_spec, parse_spec
+from untrained.spaces.nasbench101.space import format_spec, make_spec_diagram, parse_spec
 from untrained.types import Arch, Choice, Genes, Task
 
 # Number of parents of nodes 1, 2, ... and of the output.
@@ -178,14 +178,14 @@ def _choose_network(
     choose: Choose, task: Task, parent_counts: ParentCounts, *, members: str, **shape: int
 ) -> NetworkBuilder:
     if members not in _MEMBERS:
-        raise UsageError(f"members is one of {', '.join(_MEMBERS)}, not {members!r}")
+        raise UsageError(f"members must be one of {', '.join(_MEMBERS)}, not {members!r}")
     genes = _choose_genes(choose, parent_counts, members)
     spec = prune_spec(_make_full_spec(genes, parent_counts))
     return partial(NASBench101, spec, task, **shape)
 
 
 def _draw_arch(arch: Arch) -> CellGraph:
-    return draw_spec(get_spec(arch))
+    return make_spec_diagram(get_spec(arch))
 
 
 def _count_arch(space: Space, arch: Arch, task: Task) -> Counts | None:

@@ -113,8 +113,8 @@ class TableStem(nn.Module):
             )
         if embed < HEADS or embed % HEADS:
             raise UsageError(
-                f"embedding_dim={embed} is not a multiple of the {HEADS} attention heads; "
-                "16 is published"
+                f"embedding_dim={embed} is not divisible by the {HEADS} attention heads; "
+                "the paper uses 16"
             )
         self.dense = max(task.input_shape[0] - identifier_count, 1)
         self.sizes = task.vocabularies

@@ -28,10 +28,10 @@ from math import comb, prod
 
 import numpy as np
 
+from untrained.drawings.diagrams import CellGraph, CellGraphs
 from untrained.errors import unknown_name_error
 from untrained.options import Count
-from untrained.spaces.core.choices import pick_uniformly
-from untrained.spaces.core.diagrams import CellGraph, CellGraphs
+from untrained.spaces.core.choices import ChoiceOptions, Options, pick_uniformly
 from untrained.spaces.core.space import (
     Choose,
     InvalidArch,
@@ -199,9 +199,10 @@ def _mutate_arch(space: Space, arch: Arch, rng: np.random.Generator) -> Arch:
 def _complete_arch(space: Space, rng: np.random.Generator, values: dict[str, Choice]) -> Arch:
     """Return an architecture with these values; all other choices are sampled."""
 
-    def complete(name: str, options: Sequence[Choice]) -> Choice:
+    def complete(name: str, options: Options) -> Choice:
         if name in values:
             return values[name]
+        assert isinstance(options, ChoiceOptions), "no choice of this space is a range"
         return _sample_option(options, rng)
 
     decisions = space.list_decisions(complete)

@@ -89,7 +89,13 @@ class MicroCell(nn.Module):
     """Four nodes; node i is the sum of edge (i <- j) applied to node j over all j < i.
 
     Edges from the input change channels and resolution, the others keep them.
+
+    Attributes:
+        skips_zeros: Whether edges without an operation are left out of sums with other edges. The
+            outputs are the same. An export sets it.
     """
+
+    skips_zeros = False
 
     def __init__(self, ops: Sequence[str], cin: int, cout: int, stride: int) -> None:
         super().__init__()
@@ -104,11 +110,20 @@ class MicroCell(nn.Module):
         nodes = [x]
         for node in NODES:
             terms = []
-            for edge, (target, source) in zip(self.edges, EDGES, strict=True):
-                if target == node:
-                    terms.append(edge(nodes[source]))
+            for edge in self._list_edges(node):
+                source = EDGES[edge][1]
+                terms.append(self.edges[edge](nodes[source]))
             nodes.append(sum(terms[1:], terms[0]))
         return nodes[-1]
+
+    def _list_edges(self, node: int) -> list[int]:
+        """Return the edges that are summed in a node, at least one."""
+        edges = [edge for edge, (target, _) in enumerate(EDGES) if target == node]
+        if not self.skips_zeros:
+            return edges
+        zeros = (Zero, _NewZeros)
+        operations = [edge for edge in edges if not isinstance(self.edges[edge], zeros)]
+        return operations or edges[:1]
 
 
 def _build_operation(op: str, cin: int, cout: int, stride: int) -> nn.Module:

@@ -18,8 +18,8 @@ from functools import partial
 
 from torch import nn
 
+from untrained.drawings.diagrams import CellGraph, Stage, StageList
 from untrained.errors import UsageError, unknown_name_error
-from untrained.spaces.core.diagrams import CellGraph, Stage, StageList
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.core.space import Choose, InvalidArch, NetworkBuilder, register_space, space
 from untrained.spaces.transnas.network import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from untrained.spaces.zennas.structure import (
     make_blocks,
 )
 from untrained.types import Arch
+
+_T = TypeVar("_T")
 
 # A candidate has the width of the block times one of these.
 WIDTH_SCALES = (2.5, 2, 1.5, 1.25, 1, 1 / 1.25, 1 / 1.5, 1 / 2, 1 / 2.5)
@@ -78,8 +80,10 @@ class StructureMutation:
         """Return all candidates for a block; a candidate may occur several times."""
         values = self._list_values(block, variant)
         candidates = []
-        for kind, width, inner, layer_count in product(*values):
-            candidates.append(_replace_values(block, kind, width, inner, layer_count))
+        for kind in values.kinds:
+            for width, inner, layer_count in product(*values[1:]):
+                candidate = replace(block, kind=kind, cout=width, inner=inner, layers=layer_count)
+                candidates.append(candidate)
         return candidates
 
     def sample(self, space: Space, rng: np.random.Generator) -> Arch:
@@ -135,8 +139,13 @@ class StructureMutation:
     ) -> ZenBlock:
         values = self._list_values(block, variant)
         while True:
-            picked_values = [options[int(rng.integers(len(options)))] for options in values]
-            candidate = _replace_values(block, *picked_values)
+            candidate = replace(
+                block,
+                kind=_pick(values.kinds, rng),
+                cout=_pick(values.widths, rng),
+                inner=_pick(values.inner_widths, rng),
+                layers=_pick(values.layer_counts, rng),
+            )
             if candidate != block or variant == "published":
                 return candidate
 
@@ -173,11 +182,8 @@ class StructureMutation:
         return sorted(widths)
 
 
-# The values have different types: a kind and three numbers.
-def _replace_values(
-    block: ZenBlock, kind: Any, width: Any, inner: Any, layer_count: Any
-) -> ZenBlock:
-    return replace(block, kind=kind, cout=width, inner=inner, layers=layer_count)
+def _pick(options: Sequence[_T], rng: np.random.Generator) -> _T:
+    return options[int(rng.integers(len(options)))]
 
 
 def link_widths(blocks: Sequence[ZenBlock]) -> list[ZenBlock]:

@@ -10,7 +10,7 @@ from untrained.spaces.zennas.network import PlainNet, ZenConfig
 from untrained.spaces.zennas.structure import (
     StructureNotation,
     choose_structure,
-    draw_structure,
+    make_structure_diagram,
 )
 from untrained.types import Task
 
@@ -51,7 +51,7 @@ def register_zennas_space(
     make_space = space(
         task=task,
         notation=StructureNotation(mutation.kinds),
-        draw=draw_structure,
+        draw=make_structure_diagram,
         mutate=mutation.mutate,
         sample=mutation.sample,
         counts=count_arch,

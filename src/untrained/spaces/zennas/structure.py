@@ -9,10 +9,10 @@ structures neither loses nor gains a stride. Uniform samples of these choices wo
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
-from untrained.spaces.core.choices import ChoiceT, Choose, InvalidArch
-from untrained.spaces.core.diagrams import Stage, StageList
+from untrained.drawings.diagrams import Stage, StageList
+from untrained.spaces.core.choices import ChooseOption, InvalidArch
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.zennas.network import ZenBlock
 from untrained.types import Arch, Choice, Genes
@@ -33,7 +33,7 @@ def count_layers(blocks: Sequence[ZenBlock]) -> int:
 # ------------------------------------------------------------------------------------- choices
 
 
-def choose_structure(choose: Choose, kinds: Sequence[str], max_layers: int) -> list[ZenBlock]:
+def choose_structure(choose: ChooseOption, kinds: Sequence[str], max_layers: int) -> list[ZenBlock]:
     """Choose a structure of at most `max_layers` layers.
 
     Args:
@@ -78,10 +78,10 @@ def make_blocks(genes: Genes) -> list[ZenBlock]:
     """Return the structure with these genes."""
     values = dict(genes)
 
-    def read_value(name: str, options: Sequence[ChoiceT], also: Sequence[ChoiceT] = ()) -> ChoiceT:
+    def read_value(name: str, options: object, also: object = ()) -> Any:
         # Genes of an architecture are valid, so they are not checked again: this function runs for
         # every sample and mutant.
-        return cast(ChoiceT, values[name])
+        return values[name]
 
     return choose_structure(read_value, (), max_layers=10**9)
 
@@ -112,7 +112,7 @@ def list_genes(blocks: Sequence[ZenBlock]) -> Genes:
     return tuple(genes)
 
 
-def draw_structure(arch: Arch) -> StageList:
+def make_structure_diagram(arch: Arch) -> StageList:
     """Return one stage per block, with labels such as `K3 K3`, `E6 K3` and `K1 K3 K1`."""
     stages = []
     for block in make_blocks(arch.genes):

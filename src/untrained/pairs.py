@@ -1,0 +1,55 @@
+"""`depth=3,kernels=(3,5)`: names and values as text, the form of most architectures."""
+
+from collections.abc import Iterable
+
+
+def format_pairs(pairs: Iterable[tuple[str, int | float | str]]) -> str:
+    """Write `name=value` pairs. A value that would be read in another way is quoted."""
+    texts = []
+    for name, value in pairs:
+        text = str(value)
+        if isinstance(value, str) and not _is_plain(value):
+            text = repr(value)
+        texts.append(f"{name}={text}")
+    return ",".join(texts)
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether a text needs no quotes: a comma is inside of brackets, if there is one."""
+    if not text.isprintable() or text != text.strip() or set(text) & set("'\""):
+        return False
+    # The comma that follows the value must be found as well.
+    parts = [part for _, part in split_pairs(f"{text},")]
+    return parts == [text, ""]
+
+
+def split_pairs(text: str) -> list[tuple[int, str]]:
+    """Split a text at its commas, except inside brackets and quotes.
+
+    Returns:
+        The position of every part in the text, and the part.
+    """
+    parts = []
+    start = 0
+    depth = 0
+    quote = ""
+    is_escaped = False
+    for position, character in enumerate(text):
+        if is_escaped:
+            is_escaped = False
+        elif quote:
+            if character == "\\":
+                is_escaped = True
+            elif character == quote:
+                quote = ""
+        elif character in ("'", '"'):
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append((start, text[start:position]))
+            start = position + 1
+    parts.append((start, text[start:]))
+    return parts

@@ -1,0 +1,108 @@
+"""The text of an option: how options of any kind are written in an architecture.
+
+An architecture consists of numbers and texts, so that it can be stored, typed and compared. A
+number or a text stands for itself. Other options are written like this:
+
+    option                      text
+    None                        None
+    (3, 5)                      (3,5)
+    ["conv", 3]                 [conv,3]
+    nn.ReLU                     ReLU
+    partial(nn.ELU, alpha=0.5)  ELU(alpha=0.5)
+
+An option without such a text needs a name, which a dictionary of options gives it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from torch import nn
+
+from untrained.errors import UsageError
+from untrained.quantities import show_value
+from untrained.types import Choice
+
+
+class InvalidOptions(UsageError):  # noqa: N818 - it describes the options
+    """The options of a choice cannot be used. The message lacks the name of the choice."""
+
+
+def name_options(options: object) -> dict[Choice, object]:
+    """Return the options of a choice by the number or text that stands for each of them.
+
+    Args:
+        options: A list or another sequence, or a dictionary of names and options.
+
+    Raises:
+        InvalidOptions: They are not a list, or two of them have the same text.
+    """
+    if isinstance(options, Mapping):
+        for name in options:
+            if not isinstance(name, int | float | str):
+                raise InvalidOptions(f"the name {show_value(name)} of an option is not a text")
+        named = list(options.items())
+    else:
+        named = [(name_option(option), option) for option in _list_options(options)]
+
+    options_by_name: dict[Choice, object] = {}
+    texts = set()
+    for name, option in named:
+        # The text form of an architecture does not distinguish the number 3 from the text "3".
+        if str(name) in texts or name in options_by_name:
+            raise InvalidOptions(
+                f"two options are written {name}; remove one of them, or name them by a "
+                f"dictionary: {{'first': {name}, ...}}"
+            )
+        texts.add(str(name))
+        options_by_name[name] = option
+    return options_by_name
+
+
+def _list_options(options: object) -> Sequence[object]:
+    if isinstance(options, str | bytes):
+        raise InvalidOptions(f"the options are the text {options!r}; write them as a list")
+    if isinstance(options, set | frozenset):
+        raise InvalidOptions("the options are a set, which has no order; write them as a list")
+    if not isinstance(options, Iterable):
+        raise InvalidOptions(
+            f"the options are {show_value(options)}; write a list, such as [8, 16]"
+        )
+    return list(options)
+
+
+def name_option(option: object) -> Choice:
+    """Return the number or text that stands for an option in an architecture.
+
+    Raises:
+        InvalidOptions: The option has no text.
+    """
+    if isinstance(option, np.generic):
+        option = option.item()
+    if isinstance(option, int | float | str):
+        return option
+    if option is None:
+        return "None"
+    if isinstance(option, tuple):
+        members = ",".join(str(name_option(member)) for member in option)
+        # A tuple of one member has a comma, as in Python.
+        return f"({members},)" if len(option) == 1 else f"({members})"
+    if isinstance(option, list):
+        return f"[{','.join(str(name_option(member)) for member in option)}]"
+    if isinstance(option, partial):
+        arguments = [str(name_option(value)) for value in option.args]
+        for keyword, value in option.keywords.items():
+            arguments.append(f"{keyword}={name_option(value)}")
+        return f"{name_option(option.func)}({','.join(arguments)})"
+    if isinstance(option, nn.Module):
+        raise InvalidOptions(
+            f"the option {show_value(option)} is a layer, which all networks would share; "
+            f"write the class, or a function that makes the layer"
+        )
+    name = getattr(option, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise InvalidOptions(
+            f"the option {show_value(option)} has no name; write the options as a dictionary "
+            "of names and options"
+        )
+    return name
