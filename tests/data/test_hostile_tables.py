@@ -16,26 +16,26 @@ ROWS = format_rows(make_log())
 GOOD = "\n".join([HEADER, *ROWS, ""])
 
 REFUSED = {
-    "wrong label": ("?label=user", GOOD, "the label user holds 'u"),
+    "wrong label": ("?label=user&task=binary", GOOD, "the label user holds 'u"),
     "no such label": ("?label=clik", GOOD, "no column is called 'clik'; did you mean click?"),
     "a number as label": (
-        "?label=count",
+        "?label=count&task=binary",
         GOOD,
-        r"the label count is \d+ somewhere; expected 0 and 1, or .*label=count&above="
+        r"the label count also has the value \d+; expected 0 and 1\. .*label=count&above="
         f"{median([row[3] for row in make_log()]):.3g}'",
     ),
     "shares as label": (
-        "?label=share",
+        "?label=share&task=binary",
         "\n".join(["user,share", *(f"u{i % 7},{i / 300}" for i in range(300))]),
-        "label=share&above=0.498'",  # 149.5 / 300 is 0.49833
+        "label=share&above=0.498';",  # 149.5 / 300 is 0.49833
     ),
     "mostly the highest number": (
-        "?label=stars",
+        "?label=stars&task=binary",
         "\n".join(["user,stars", *(f"u{i % 7},{i % 5 + 1 if i < 100 else 5}" for i in range(300))]),
         "label=stars&above=3'",  # of 1 to 5; nothing is above the middle row
     ),
     "numbers that three digits do not tell apart": (
-        "?label=stamp",
+        "?label=stamp&task=binary",
         "\n".join(["user,stamp", *(f"u{i % 7},{1_234_567 + i % 3}" for i in range(300))]),
         "label=stamp&above=1234568'",
     ),
@@ -45,12 +45,12 @@ REFUSED = {
         r"of 300 rows of .* are bad; line \d+: .* click is 'inf'",
     ),
     "several classes": (
-        "?label=kind",
+        "?label=kind&task=binary",
         "\n".join(["user,kind", *(f"u{i % 7},{'abc'[i % 3]}" for i in range(300))]),
-        "kind holds 'a', 'b', 'c'; expected 0 and 1, .*; more than two classes are not supported in a table$",
+        "kind holds 'a', 'b', 'c'; expected 0 and 1, .*; for more than two classes add --task classification$",
     ),
     "two other words": (
-        "?label=kind",
+        "?label=kind&task=binary",
         "\n".join(["user,kind", *(f"u{i % 7},{['a', 'b', ''][i % 3]}" for i in range(300))]),
         "kind holds 'a', 'b', nothing; expected 0 and 1, false and true or no and yes$",
     ),
@@ -62,10 +62,14 @@ REFUSED = {
     "empty labels": (
         "",
         "\n".join([HEADER, *(row[1:] for row in ROWS)]),
-        "the label click holds nothing; expected 0 and 1",
+        "the label click is empty in the first rows; expected 0 and 1",
     ),
     "two labels": ("", GOOD.replace("click", "label").replace("count", "target"), None),
-    "three values": ("", GOOD + "2,u1,0.5,3\n", "the label click is 2 somewhere; expected 0 and 1"),
+    "three values": (
+        "",
+        GOOD + "2,u1,0.5,3\n",
+        "the label click also has the value 2; expected 0 and 1",
+    ),
     "one class": (
         "",
         "\n".join([HEADER, *("0" + row[1:] for row in ROWS)]),
@@ -74,7 +78,7 @@ REFUSED = {
     "text in a dense column": (
         "?dense=user",
         GOOD,
-        "100% of the values of user are text; write categorical=us",
+        "100 % of the values of user are text; write categorical=us",
     ),
     "empty": ("", "", "is empty; a table has a header and rows"),
     "blank": ("", "\n\n \n", "is empty"),
@@ -161,7 +165,7 @@ def test_a_table_that_cannot_be_used_is_refused_in_one_line(name, tmp_path):
     path = tmp_path / "bad.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     if message is None:  # two columns have the name of a label, and their values decide
-        assert open_table(path, query).card().facts["label"].startswith("label, ")
+        assert open_table(path, query).card().facts["label"].startswith("label; ")
         return
     with pytest.raises(UsageError, match=message) as raised:
         open_table(path, query)
@@ -339,7 +343,7 @@ def test_text_after_the_first_block_is_reported_too(tmp_path, monkeypatch):
     late = [row if i < 200 else f"1,u1,expensive{i},4" for i, row in enumerate(ROWS)]
     with pytest.raises(
         UsageError,
-        match="33% of the values of price are text; write categorical=price or drop=price",
+        match="33 % of the values of price are text; write categorical=price or drop=price",
     ):
         open_table(write_csv(tmp_path / "later.csv", late))
 

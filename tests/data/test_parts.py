@@ -156,7 +156,7 @@ def test_batches_contain_every_sample_once_and_normalised():
 
 def test_noise_has_no_parts_and_digits_have_all():
     with pytest.raises(
-        UsageError, match="noise has nothing to learn from; take data with labels, such as digits"
+        UsageError, match="noise has no parts to train on; use data with labels, such as digits"
     ):
         _ = load_data("noise", RGB).parts
     assert {name: len(part) for name, part in load_data("digits", RGB).parts.items()}.keys() == {

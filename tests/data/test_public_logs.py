@@ -68,7 +68,7 @@ def test_columns_of_kdd_have_names_and_clicks_are_counts(tmp_path):
         "position",
         "display_url",
     ]
-    assert source.card().facts["label"] == "click, 1 in 66.7% of the rows"
+    assert source.card().facts["label"] == "click; 66.7 % of the rows are 1"
     sizes = dict(
         zip(
             [row["column"] for row in source.card().rows[3:]], source.task.vocabularies, strict=True
@@ -99,17 +99,17 @@ def test_frappe_is_read_with_a_header_and_as_libfm(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "file", "rows", "share", "dense", "identifiers"),
     [
-        ("criteo", "criteo_10k.csv.gz", "10,000", "21.8%", 13, 26),
+        ("criteo", "criteo_10k.csv.gz", "10,000", "21.8 %", 13, 26),
         # All rows of Avazu's sample are of one hour, so that column is dropped.
-        ("avazu", "avazu_10k.csv.gz", "9,999", "17.1%", 0, 21),
-        ("frappe", "frappe_val_test.csv.gz", "86,582", "33.0%", 0, 10),
+        ("avazu", "avazu_10k.csv.gz", "9,999", "17.1 %", 0, 21),
+        ("frappe", "frappe_val_test.csv.gz", "86,582", "33.0 %", 0, 10),
     ],
 )
 def test_the_real_samples_have_the_documented_sizes(kind, file, rows, share, dense, identifiers):
     """The numbers of rows and the shares of clicks are documented beside the files."""
     source = load_data(f"{kind}:{find_shared('data', 'ctr', file)}", ANY)
     assert source.card().facts["rows"].startswith(f"{rows} (")
-    assert source.card().facts["label"].endswith(f"1 in {share} of the rows")
+    assert source.card().facts["label"].endswith(f"; {share} of the rows are 1")
     assert source.card().facts["bad rows"] == "0"
     assert len(source.task.vocabularies) == identifiers
     assert source.task.input_shape == (dense + identifiers,)

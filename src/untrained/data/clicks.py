@@ -22,6 +22,7 @@ from untrained.data.source import DataSource
 from untrained.data.tables.card import TableCard
 from untrained.data.tables.options import split_query
 from untrained.errors import UsageError
+from untrained.formatting import format_percent
 from untrained.seeds import make_generator
 from untrained.types import Task
 
@@ -67,7 +68,7 @@ def clicks(argument: str, like: Task, root: Path) -> DataSource:
     sizes = ", ".join(map(str, VOCABULARIES))
     facts = {
         "rows": f"{rows:,} ({counts}), synthetic",
-        "label": f"1 in {labels.mean():.1%} of the rows",
+        "label": f"{format_percent(labels.mean())} of the rows are 1",
         "columns": f"{DENSE_COLUMNS} dense, {len(VOCABULARIES)} identifiers "
         f"({sizes} different values)",
         "planted": f"pairs {PAIRS}, triple {TRIPLE}, gates (dense, identifiers) {GATES}",

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# Mirroring is allowed up to this share, between Fashion-MNIST (0.12) and MNIST (0.25).
+# Mirroring is allowed up to this share, between Fashion-MNIST (0.12) and MNIST (0.26).
 MAX_MIRROR_SHARE = 0.17
 # The part that mirroring reverses must exceed what chance explains by this factor.
 _MIN_RATIO_TO_CHANCE = 1.3
@@ -75,5 +75,5 @@ def may_be_mirrored(images: Tensor, labels: Tensor) -> bool:
 def describe_mirroring(mirrored: bool) -> str:
     """Return a sentence on whether pictures are mirrored in training, and why."""
     if mirrored:
-        return "pictures are mirrored at random in training: mirror images of a class look alike"
-    return "pictures are not mirrored in training: mirror images of a class differ"
+        return "pictures are mirrored at random in training: mirroring hardly changes the classes"
+    return "pictures are not mirrored in training: mirror images of their classes differ"

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from untrained.data.held_out import has_test_part_error, split_test_path
 from untrained.data.images import LabelledImages, make_image_source, make_image_task
 from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.data.pictures.card import limit_input_size, propose_input_size
@@ -38,8 +39,12 @@ _MAX_CLASSES = 100_000
 def npz(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
         raise UsageError("name the file: npz:PATH, such as --data npz:./images.npz")
-    path = Path(argument)
+    path, test_path = split_test_path(argument)
     parts = read_npz(path)
+    if test_path is not None:
+        if TEST in parts:
+            raise has_test_part_error(path, test_path)
+        parts = {**parts, TEST: read_npz(test_path)[TRAIN]}
     largest_label = max(int(labels.max()) for _, labels in parts.values())
     task = make_image_task(f"npz:{path.name}", like, largest_label + 1)
     source = make_source_from_parts(parts, task)

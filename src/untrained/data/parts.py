@@ -42,6 +42,10 @@ class Part(Protocol):
         """
         ...
 
+    def read_labels(self) -> Tensor:
+        """Return the labels of all samples, in order."""
+        ...
+
     def fingerprint(self) -> str:
         """Return a text that changes when any sample changes."""
         ...
@@ -76,6 +80,9 @@ class ImagePart:
             rows = torch.randperm(len(self), generator=order)
         for batch_rows in rows.split(size):  # type: ignore[no-untyped-call]
             yield Batch(self.normalise(self.images[batch_rows]), self.labels[batch_rows])
+
+    def read_labels(self) -> Tensor:
+        return self.labels
 
     def fingerprint(self) -> str:
         images = self.images.split(_IMAGES_PER_STEP)  # type: ignore[no-untyped-call]
@@ -118,6 +125,9 @@ class JoinedPart:
         for index in sources:
             yield next(iterators[index])
 
+    def read_labels(self) -> Tensor:
+        return torch.cat([self.first.read_labels(), self.second.read_labels()])
+
     def fingerprint(self) -> str:
         return f"{self.first.fingerprint()} {self.second.fingerprint()}"
 
@@ -156,7 +166,7 @@ def choose_shares(
 def split_rows(rows: Rows, shares: Mapping[str, float]) -> dict[str, Rows]:
     """Split rows by shares. Rows that are left by rounding go to the first part.
 
-    Every part gets at least one of four or more rows.
+    If there are at least four rows, every part gets at least one.
     """
     first_part, *other_parts = shares
     least_count = 1 if len(rows) >= MIN_SPLIT_ROWS else 0

@@ -184,7 +184,7 @@ class _DatasetSamples:
             # The samples have different shapes, or are something else than numbers.
             reason = str(error).partition("\n")[0]
             raise UsageError(
-                f"samples of {self._name} do not make a batch: {reason}; "
+                f"samples of {self._name} cannot be stacked into a batch: {reason}; "
                 "give each sample as a pair (tensor, label) of equal shapes"
             ) from error
         return _read_batch(batch, self._name)

@@ -16,7 +16,7 @@ from untrained.data.parts import Parts
 from untrained.errors import UsageError
 from untrained.quantities import parse_count
 from untrained.seeds import make_torch_generator
-from untrained.types import Batch, Task
+from untrained.types import BINARY, REGRESSION, Batch, Task
 
 if TYPE_CHECKING:
     from untrained.data.tables.schema import Schema
@@ -69,6 +69,11 @@ class DataSource:
     schema: "Schema | None" = None
     propose_side: Callable[[], int] | None = None
 
+    @property
+    def is_table(self) -> bool:
+        """Whether these are rows of a table, whose networks compete with `ctr_designs.py`."""
+        return self.schema is not None or (self.task.is_table and bool(self.task.vocabularies))
+
     @cached_property
     def parts(self) -> Parts:
         """The parts `train`, `val` and `test`, opened at the first use.
@@ -79,8 +84,8 @@ class DataSource:
         parts = self.open_parts()
         if not parts:
             raise UsageError(
-                f"{self.task.dataset} has nothing to learn from; "
-                "take data with labels, such as digits"
+                f"{self.task.dataset} has no parts to train on; "
+                "use data with labels, such as digits"
             )
         return parts
 
@@ -110,8 +115,10 @@ def make_tensor_source(inputs: Tensor, targets: Tensor | None, task: Task) -> Da
 
 
 def draw_random_labels(samples: int, task: Task, generator: torch.Generator) -> Tensor:
-    """Draw a random class for each sample."""
-    classes = 2 if task.loss == "bce" else max(task.num_classes, 1)
+    """Draw a random class for each sample, or for a regression a number from N(0, 1)."""
+    if task.kind == REGRESSION and task.num_classes <= 1:
+        return torch.randn(samples, generator=generator)
+    classes = 2 if task.kind == BINARY else max(task.num_classes, 1)
     return torch.randint(classes, (samples,), generator=generator)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from untrained.data.held_out import split_test_path
 from untrained.data.images import compute_channel_statistics, make_image_task
 from untrained.data.mirror import may_be_mirrored
 from untrained.data.parts import TRAIN, ImagePart, Parts
@@ -33,13 +34,13 @@ from untrained.types import Batch, Task
 
 @register_source(
     "folder:PATH, your pictures: one subfolder per class, or train, val and test with such "
-    "subfolders",
+    "subfolders; also folder:PATH?test=PATH",
     belongs_to_user=True,
 )
 def folder(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
         raise UsageError("name the folder: folder:PATH, such as --data folder:./photos")
-    return make_picture_source(list_folder(Path(argument)), like, root)
+    return make_picture_source(list_folder(*split_test_path(argument)), like, root)
 
 
 @register_source(
@@ -49,7 +50,7 @@ def folder(argument: str, like: Task, root: Path) -> DataSource:
 def images(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
         raise UsageError("name the table: images:PATH.csv, such as --data images:./photos.csv")
-    return make_picture_source(list_csv(Path(argument)), like, root)
+    return make_picture_source(list_csv(*split_test_path(argument)), like, root)
 
 
 def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:

@@ -16,9 +16,10 @@ from statistics import median
 
 from PIL import Image
 
+from untrained.data.held_out import has_test_part_error
 from untrained.data.parts import TEST, TRAIN, VAL, choose_shares, split_rows
 from untrained.data.pictures.decode import open_image_file
-from untrained.errors import UsageError
+from untrained.errors import MAX_NAMES_SHOWN, UsageError
 from untrained.quantities import is_utf8
 from untrained.seeds import derive_seed
 
@@ -172,22 +173,33 @@ def _too_few_classes_error(title: str, class_count: int, problems: Problems) -> 
 # ---------------------------------------------------------------------------------------- folders
 
 
-def list_folder(path: Path) -> Listing:
+def list_folder(path: Path, test: Path | None = None) -> Listing:
     """List a folder with one subfolder per class, or with subfolders `train`, `val` and `test`.
 
     In the second form, `val` and `test` may be missing. A subfolder `train` that has no subfolders
     but has other folders beside it is a class of that name.
 
+    Args:
+        path: The folder.
+        test: Another folder with one subfolder per class, whose pictures are the test part; None
+            for none.
+
     Raises:
-        UsageError: There is no such folder, or it has fewer than two classes.
+        UsageError: There is no such folder, it has fewer than two classes, or there are two test
+            parts.
     """
-    if not path.is_dir():
-        raise UsageError(
-            f"there is no folder {path}; "
-            "give one with one subfolder per class, such as folder:./photos"
-        )
     title = f"folder:{path.resolve().name}"
     problems: Problems = []
+    files = _list_folder_files(path, problems)
+    if test is not None:
+        test_files = _list_class_folder(test, TEST, problems)
+        files = _add_test_files(files, test_files, path, test)
+    return make_listing(title, files, problems)
+
+
+def _list_folder_files(path: Path, problems: Problems) -> list[ImageFile]:
+    """Return the files of a folder; files of another part than `train` are marked as such."""
+    _check_folder(path)
     subfolders = {child.name.lower(): child for child in _list_subfolders(path, path, problems)}
     part_folders = _find_part_folders(subfolders)
     other_folders = [child for child in subfolders.values() if child not in part_folders.values()]
@@ -198,14 +210,51 @@ def list_folder(path: Path) -> Listing:
         and not _list_subfolders(train_folder, path, [])
     )
     if train_folder is None or is_train_a_class:
-        files = list(_list_class_files(path, path, TRAIN, problems))
-        return make_listing(title, files, problems)
-    files = []
+        return list(_list_class_files(path, path, TRAIN, problems))
+    files: list[ImageFile] = []
     for part, folder in part_folders.items():
         files += _list_class_files(folder, path, part, problems)
     for child in other_folders:
         problems.append((_format_name(child, path), "not used: it is beside train, val and test"))
-    return make_listing(title, files, problems)
+    return files
+
+
+def _list_class_folder(path: Path, part: str, problems: Problems) -> list[ImageFile]:
+    """Return the files of a folder with one subfolder per class, all of one part."""
+    _check_folder(path)
+    new_problems: Problems = []
+    # Lists the problems of the folder itself, which `_list_class_files` leaves out.
+    _list_subfolders(path, path, new_problems)
+    files = list(_list_class_files(path, path, part, new_problems))
+    for name, reason in new_problems:
+        problems.append((f"{path.name}/{name}", reason))
+    return files
+
+
+def _check_folder(path: Path) -> None:
+    if not path.is_dir():
+        raise UsageError(
+            f"there is no folder {path}; "
+            "give one with one subfolder per class, such as folder:./photos"
+        )
+
+
+def _add_test_files(
+    files: Sequence[ImageFile], test_files: Sequence[ImageFile], path: Path, test: Path
+) -> list[ImageFile]:
+    """Return files together with the test files of the user, whose names tell where they are.
+
+    Raises:
+        UsageError: There is a test part already, or no test file has a class to learn.
+    """
+    if any(file.part == TEST for file in files):
+        raise has_test_part_error(path, test)
+    labels = {file.label for file in files}
+    if not any(file.label in labels for file in test_files):
+        shown = ", ".join(sorted(labels)[:MAX_NAMES_SHOWN])
+        raise UsageError(f"{test} has no pictures of the classes of {path}: {shown}")
+    named_files = [replace(file, name=f"{test.name}/{file.name}") for file in test_files]
+    return [*files, *named_files]
 
 
 def _find_part_folders(subfolders: Mapping[str, Path]) -> dict[str, Path]:
@@ -325,14 +374,29 @@ def _format_name(path: Path, root: Path) -> str:
 # ------------------------------------------------------------------------------------------- CSV
 
 
-def list_csv(path: Path) -> Listing:
+def list_csv(path: Path, test: Path | None = None) -> Listing:
     """List the pictures of a CSV file with the columns path, label and perhaps split.
 
     Paths are relative to the file.
 
+    Args:
+        path: The file.
+        test: Another such file, whose pictures are the test part; None for none.
+
     Raises:
-        UsageError: The file cannot be read, lacks a column, or has fewer than two classes.
+        UsageError: The file cannot be read, lacks a column, or has fewer than two classes; or
+            there are two test parts.
     """
+    problems: Problems = []
+    files = _read_csv_files(path, problems)
+    if test is not None:
+        test_files = [replace(file, part=TEST) for file in _read_csv_files(test, problems)]
+        files = _add_test_files(files, test_files, path, test)
+    return make_listing(f"images:{path.name}", files, problems)
+
+
+def _read_csv_files(path: Path, problems: Problems) -> list[ImageFile]:
+    """Return the pictures of a CSV file. Without a column for it, all are in the training part."""
     if not path.is_file():
         raise UsageError(
             f"there is no file {path}; give a CSV of paths and labels, such as images:./photos.csv"
@@ -355,7 +419,6 @@ def list_csv(path: Path) -> Listing:
             "its first line must be path,label or path,label,split"
         )
 
-    problems: Problems = []
     files: dict[str, ImageFile] = {}
     for number, row in enumerate(rows, 2):
         name = (row[path_column] or "").strip()
@@ -377,7 +440,7 @@ def list_csv(path: Path) -> Listing:
                 )
             part = named_part
         files[name] = _make_image_file(path.parent / name, name, label, part)
-    return make_listing(f"images:{path.name}", list(files.values()), problems)
+    return list(files.values())
 
 
 def _find_column(columns: Mapping[str, str], names: Iterable[str]) -> str | None:

@@ -6,11 +6,11 @@ It is derived from the first rows of the file and changes nothing.
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from untrained.data.tables.options import TableOptions
 from untrained.data.tables.roles import FEW_VALUES, ColumnRoles
 from untrained.data.tables.values import Floats, hash_identifiers, read_numbers
+from untrained.types import BINARY, REGRESSION, TaskKind
 
 DECIMAL_COMMA_ADVICE = "looks like numbers with a decimal comma; write decimal=comma"
 # With fewer rows, or fewer rows of a label, a column may separate the labels by chance.
@@ -20,17 +20,21 @@ PERFECT_AUC = 0.999  # a column with a higher AUC most likely leaks the label
 # Range of integers relative to their size. Prices and counts usually have a larger one.
 NARROW_RANGE = 0.1
 Advice = tuple[tuple[str, str], ...]  # names of columns, and the advice on each
-Labels = NDArray[np.int64]
 
 
 def give_advice(
-    head: pa.RecordBatch, labels: Labels, roles: ColumnRoles, options: TableOptions
+    head: pa.RecordBatch,
+    labels: Floats,
+    kind: TaskKind,
+    roles: ColumnRoles,
+    options: TableOptions,
 ) -> Advice:
     """Give at most one piece of advice per column, the most serious first.
 
     Args:
         head: The first rows.
         labels: Their labels.
+        kind: What the labels are.
         roles: The roles of the columns.
         options: The user's options for the table.
     """
@@ -38,7 +42,7 @@ def give_advice(
     numbers = {name: read_numbers(head[name])[0] for name in used_columns}
     advice: dict[str, str] = {}
     for name in used_columns:
-        if reveals_label(head[name], numbers[name], labels):
+        if reveals_label(head[name], numbers[name], labels, kind):
             advice[name] = f"predicts the label by itself, a leak? write drop={name}"
     for name in roles.decimal_comma_columns:
         advice.setdefault(name, DECIMAL_COMMA_ADVICE)
@@ -55,8 +59,39 @@ def give_advice(
     return tuple(advice.items())
 
 
-def reveals_label(column: pa.Array, numbers: Floats, labels: Labels) -> bool:
+def reveals_label(column: pa.Array, numbers: Floats, labels: Floats, kind: TaskKind) -> bool:
     """Return whether a column alone predicts the label almost perfectly.
+
+    A class is compared with all others, one after the other.
+    """
+    if kind == REGRESSION:
+        return orders_labels(numbers, labels)
+    if kind == BINARY:
+        return reveals_binary_label(column, numbers, labels)
+    classes = np.unique(labels)
+    if not 1 < len(classes) <= FEW_VALUES:
+        return False
+    return all(
+        reveals_binary_label(column, numbers, (labels == number).astype(np.float64))
+        for number in classes
+    )
+
+
+def orders_labels(numbers: Floats, labels: Floats) -> bool:
+    """Return whether a column has nearly the same or the opposite order as a label of numbers."""
+    is_present = ~np.isnan(numbers)
+    if is_present.sum() < MIN_ROWS:
+        return False
+    ranks = pd.Series(numbers[is_present]).rank()
+    label_ranks = pd.Series(labels[is_present]).rank()
+    if min(ranks.nunique(), label_ranks.nunique()) < 2:
+        return False
+    correlation = np.corrcoef(ranks, label_ranks)[0, 1]
+    return bool(abs(correlation) > 2 * PERFECT_AUC - 1)
+
+
+def reveals_binary_label(column: pa.Array, numbers: Floats, labels: Floats) -> bool:
+    """Return whether a column alone predicts labels of 0 and 1 almost perfectly.
 
     Three signals are tried: its numbers, which values are missing, and, for a column with few
     distinct values, the mean label of each value.
@@ -72,19 +107,18 @@ def reveals_label(column: pa.Array, numbers: Floats, labels: Labels) -> bool:
     return any(separates_labels(signal, labels) for signal in signals)
 
 
-def separates_labels(values: Floats, labels: Labels) -> bool:
+def separates_labels(values: Floats, labels: Floats) -> bool:
     """Return whether nearly all rows of one label have larger values than those of the other.
 
     The area under the ROC curve is computed from the ranks of the rows with label 1 (Mann and
-    Whitney).
-    Missing values have no rank.
+    Whitney). Missing values have no rank.
     """
     ranks = pd.Series(values).rank()
-    clicks = int((ranks.notna() & (labels == 1)).sum())
-    others = int((ranks.notna() & (labels == 0)).sum())
-    if clicks + others < MIN_ROWS or min(clicks, others) < MIN_ROWS_PER_LABEL:
+    positives = int((ranks.notna() & (labels == 1)).sum())
+    negatives = int((ranks.notna() & (labels == 0)).sum())
+    if positives + negatives < MIN_ROWS or min(positives, negatives) < MIN_ROWS_PER_LABEL:
         return False
-    area = (ranks[labels == 1].sum() - clicks * (clicks + 1) / 2) / (clicks * others)
+    area = (ranks[labels == 1].sum() - positives * (positives + 1) / 2) / (positives * negatives)
     return not 1 - PERFECT_AUC <= area <= PERFECT_AUC
 
 

@@ -4,10 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from untrained.data.tables.schema import DenseColumn, IdentifierColumn, Schema
-from untrained.formatting import format_count
+from untrained.formatting import format_count, format_percent
+from untrained.types import BINARY, CLASSIFICATION, REGRESSION, TASK_KINDS
 
 # With fewer rows of the rarer label, an AUC is unreliable: its standard deviation is about 0.05.
 _FEW_ROWS = 30
+_FEW_CLASS_ROWS = 10  # test rows of a class
+_IMBALANCE = 5  # rows of the most frequent class per row of the rarest
+_MAX_CLASSES_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -54,20 +58,28 @@ def make_table_card(name: str, schema: Schema) -> TableCard:
 
 def _list_facts(schema: Schema) -> dict[str, str]:
     row_count = sum(schema.rows)
-    click_count = sum(schema.clicks)
     train_rows, val_rows, test_rows = schema.rows
     parts = f"{train_rows:,} train, {val_rows:,} val, {test_rows:,} test"
     bad_rows = f"{schema.bad:,}"
     if schema.bad:
         bad_rows += ", left out"
-    facts = {
+    facts = {}
+    if schema.task_reason:
+        facts["task"] = _describe_kind(schema)
+    facts |= {
         "rows": f"{row_count:,} ({parts}; split {schema.split})",
-        "label": f"{schema.label}, 1 in {click_count / row_count:.1%} of the rows",
+        "label": _describe_label(schema),
         "columns": f"{len(schema.dense)} dense, {len(schema.identifiers)} identifiers, "
         f"{len(schema.dropped)} dropped",
         "bad rows": bad_rows,
     }
-    caution = _warn_of_few_rows(schema.rows[-1], schema.clicks[-1])
+    if schema.kind == CLASSIFICATION and _is_imbalanced(schema):
+        facts["imbalance"] = _describe_imbalance(schema)
+    caution = ""
+    if schema.kind == BINARY:
+        caution = _warn_of_few_rows(schema.rows[-1], schema.clicks[-1])
+    elif schema.kind == CLASSIFICATION:
+        caution = _warn_of_rare_classes(schema)
     if caution:
         facts["caution"] = caution
     if schema.date_candidates:
@@ -78,6 +90,72 @@ def _list_facts(schema: Schema) -> dict[str, str]:
             "date; the last rows then become the test part)"
         )
     return facts
+
+
+def _describe_kind(schema: Schema) -> str:
+    """Return the task, why it is this one, and how to change it."""
+    others = " or ".join(name for name in TASK_KINDS if name != schema.task)
+    return f"{schema.task}, because {schema.task_reason}; --task {others} changes it"
+
+
+def _describe_label(schema: Schema) -> str:
+    row_count = sum(schema.rows)
+    if schema.kind == BINARY:
+        return f"{schema.label}; {format_percent(sum(schema.clicks) / row_count)} of the rows are 1"
+    if schema.kind == REGRESSION:
+        low, high = schema.label_range
+        return (
+            f"{schema.label}, a number from {low:.4g} to {high:.4g}, mean {schema.label_mean:.4g}, "
+            f"deviation {schema.label_std:.4g}"
+        )
+    total = sum(schema.class_rows)
+    shown = []
+    for number in _sort_classes(schema)[:_MAX_CLASSES_SHOWN]:
+        share = schema.class_rows[number] / total
+        shown.append(f"{schema.classes[number]} {format_percent(share)}")
+    text = f"{schema.label}, {len(schema.classes)} classes: {', '.join(shown)}"
+    if len(schema.classes) > _MAX_CLASSES_SHOWN:
+        text += f" and {len(schema.classes) - _MAX_CLASSES_SHOWN} more"
+    return text
+
+
+def _sort_classes(schema: Schema) -> list[int]:
+    """Return the numbers of the classes, the most frequent first."""
+    return sorted(range(len(schema.classes)), key=lambda number: -schema.class_rows[number])
+
+
+def _is_imbalanced(schema: Schema) -> bool:
+    return max(schema.class_rows) > _IMBALANCE * min(schema.class_rows)
+
+
+def _describe_imbalance(schema: Schema) -> str:
+    order = _sort_classes(schema)
+    most = order[0]
+    rarest = order[-1]
+    share = schema.class_rows[most] / sum(schema.class_rows)
+    return (
+        f"{schema.classes[most]} has {schema.class_rows[most]:,} rows and "
+        f"{schema.classes[rarest]} has {schema.class_rows[rarest]:,}; a network that always "
+        f"predicts {schema.classes[most]} has an accuracy of {100 * share:.1f} %"
+    )
+
+
+def _warn_of_rare_classes(schema: Schema) -> str:
+    """Return a warning about classes with too few test rows; empty if there are none."""
+    rare = []
+    for name, count in zip(schema.classes, schema.test_class_rows, strict=True):
+        if count < _FEW_CLASS_ROWS:
+            rare.append(name)
+    if not rare:
+        return ""
+    names = ", ".join(rare[:_MAX_CLASSES_SHOWN])
+    if len(rare) > _MAX_CLASSES_SHOWN:
+        names += f" and {len(rare) - _MAX_CLASSES_SHOWN} more"
+    verb = "has" if len(rare) == 1 else "have"
+    return (
+        f"{names} {verb} fewer than {_FEW_CLASS_ROWS} of the "
+        f"{format_count(schema.rows[-1], 'test row')}, so how well they are predicted is uncertain"
+    )
 
 
 def _list_problems(schema: Schema) -> list[tuple[str, str]]:

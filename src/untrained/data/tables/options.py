@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from untrained.errors import UsageError, unknown_name_error
+from untrained.types import BINARY, TASK_KINDS
 
 LOG_CHOICES = ("counts", "all", "none")
 DECIMAL_SIGNS = {".": "point", ",": "comma"}
@@ -20,12 +21,14 @@ class TableOptions:
     """Options for reading a table. The roles of columns that are not named are inferred.
 
     Attributes:
-        label: Column to predict: 0 and 1, false and true, or no and yes.
-        above: If given, a label is 1 if its number is above this.
+        label: Column to predict.
+        task: "binary", "classification" or "regression"; empty to infer it from the label.
+        above: If given, the task is binary, and a label is 1 if its number is above this.
         dense: Columns of numbers.
         categorical: Columns of identifiers.
         drop: Columns that are not used.
         time: If given, the last rows by this column are the test part, instead of random rows.
+        test: If given, a file with the same columns whose rows are the test part.
         floor: Identifiers that are less frequent than this in training share one number.
         hash: A column with more different identifiers is hashed into as many numbers.
         log: Which dense columns are transformed by sign(x) log(1 + |x|).
@@ -33,11 +36,13 @@ class TableOptions:
     """
 
     label: str = ""
+    task: str = ""
     above: float | None = None
     dense: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     time: str = ""
+    test: str = ""
     floor: int = 2
     hash: int = 100_000
     log: str = "counts"
@@ -48,6 +53,13 @@ class TableOptions:
             raise unknown_name_error("value of log", self.log, LOG_CHOICES)
         if self.decimal not in (*DECIMAL_SIGNS, *DECIMAL_SIGNS.values()):
             raise unknown_name_error("decimal sign", self.decimal, DECIMAL_SIGNS.values())
+        if self.task and self.task not in TASK_KINDS:
+            raise unknown_name_error("task", self.task, TASK_KINDS)
+        if self.above is not None and self.task not in ("", BINARY.name):
+            raise UsageError(
+                f"above={self.above:g} makes a binary label of a number, and task={self.task}; "
+                "leave out one of the two"
+            )
         if self.floor < 1:
             raise UsageError(
                 f"floor={self.floor} is too small; write floor=1 to keep every identifier"
@@ -98,6 +110,11 @@ def parse_table_options(query: str, defaults: TableOptions) -> TableOptions:
             raise UsageError(
                 f"{name} has no value; write {name}=..., "
                 "such as csv:clicks.csv?label=click&drop=id,url"
+            )
+        if name == "label" and name in options:
+            raise UsageError(
+                f"the label is both {options[name]} and {unquote(text)}, and a network predicts "
+                "one column; name one of them"
             )
         options[name] = _parse_value(name, text)
 

@@ -106,6 +106,12 @@ def infer_roles(columns: Sequence[str], head: pa.RecordBatch, options: TableOpti
 
 def _check_named_columns(columns: Sequence[str], options: TableOptions) -> None:
     named_columns = options.named_columns
+    label_parts = options.label.split(",")
+    if options.label not in columns and len(label_parts) > 1 and set(label_parts) <= set(columns):
+        raise UsageError(
+            f"the label is in {len(label_parts)} columns, {options.label}, and a network predicts "
+            f"one column; name one as label, and leave out the others with drop={label_parts[1]}"
+        )
     for name in named_columns:
         if name not in columns:
             raise unknown_name_error("column", name, columns)

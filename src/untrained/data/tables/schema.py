@@ -18,6 +18,7 @@ from untrained.data.tables.values import Floats, Hashes, hash_identifiers, read_
 from untrained.errors import UsageError
 from untrained.readers.json_file import parse_json
 from untrained.readers.npz_file import list_npz_names, read_npz_arrays
+from untrained.types import BINARY, TASK_KINDS, Task, TaskKind
 
 EncodedRows = NDArray[np.float32]
 VERSION = 4  # of how rows are encoded, and of the files
@@ -106,6 +107,14 @@ class Schema:
         date_candidates: Columns that look like times, if none of them orders the split.
         decimal: Decimal sign of numbers that are text.
         advice: Columns that the user should look at, with the advice.
+        task: "binary", "classification" or "regression".
+        task_reason: Why it is this task.
+        classes: Names of the classes of a classification, in the order of their numbers.
+        class_rows: Number of rows of each class.
+        test_class_rows: Number of test rows of each class.
+        label_mean: Mean of the label of a regression over the training part.
+        label_std: Standard deviation of the label of a regression over the training part.
+        label_range: Lowest and highest label of a regression.
     """
 
     label: str
@@ -123,6 +132,35 @@ class Schema:
     date_candidates: tuple[str, ...] = ()
     decimal: str = "."
     advice: tuple[tuple[str, str], ...] = ()
+    task: str = BINARY.name
+    task_reason: str = ""
+    classes: tuple[str, ...] = ()
+    class_rows: tuple[int, ...] = ()
+    test_class_rows: tuple[int, ...] = ()
+    label_mean: float = 0.0
+    label_std: float = 1.0
+    label_range: tuple[float, ...] = ()
+
+    @property
+    def kind(self) -> TaskKind:
+        """What the label is."""
+        return TASK_KINDS[self.task]
+
+    def make_task(self, name: str) -> Task:
+        """Return the task of networks for these rows.
+
+        Args:
+            name: Name of the data.
+        """
+        return Task(
+            name,
+            (self.columns,),
+            max(len(self.classes), 1),
+            self.kind.loss,
+            self.vocabularies,
+            self.label_mean,
+            self.label_std,
+        )
 
     @property
     def vocabularies(self) -> tuple[int, ...]:

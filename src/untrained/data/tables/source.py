@@ -22,16 +22,22 @@ from untrained.data.source import Card, DataSource
 from untrained.data.tables.card import make_table_card
 from untrained.data.tables.options import TableOptions
 from untrained.data.tables.reader import BadRows, Table
-from untrained.data.tables.roles import HEAD_ROWS, ColumnRoles, infer_roles
+from untrained.data.tables.roles import HEAD_ROWS, infer_roles
 from untrained.data.tables.schema import VERSION as SCHEMA_VERSION
 from untrained.data.tables.schema import EncodedRows, Schema, load_schema
-from untrained.data.tables.survey import Split, read_labelled_blocks, survey_table
+from untrained.data.tables.survey import (
+    Split,
+    count_test_rows,
+    read_labelled_blocks,
+    survey_table,
+)
+from untrained.data.tables.target import Target, infer_target
 from untrained.data.tables.values import replace_decimal_comma
 from untrained.errors import UsageError
 from untrained.files import make_locked_folder, remove_leftovers
 from untrained.formatting import format_quantity
 from untrained.identity import fingerprint_file, fingerprint_tensors
-from untrained.types import Batch, Task
+from untrained.types import BINARY, REGRESSION, Batch, Task, TaskKind
 
 PART_FILES = (TRAIN, VAL, TEST)
 _ROWS_PER_STEP = 2**16  # rows that are fingerprinted at once
@@ -45,9 +51,11 @@ class TablePart:
 
     Attributes:
         values: Encoded rows (rows, columns + 1), the label last, in memory or in a file.
+        kind: What the label is.
     """
 
     values: EncodedRows
+    kind: TaskKind = BINARY
 
     def __len__(self) -> int:
         return len(self.values)
@@ -63,7 +71,10 @@ class TablePart:
             else:
                 rows = self.values[shuffled_rows[batch_rows]]
             # Copied, because a mapped file is read-only and torch requires writable memory.
-            yield make_table_batch(np.array(rows))
+            yield make_table_batch(np.array(rows), self.kind)
+
+    def read_labels(self) -> torch.Tensor:
+        return torch.from_numpy(np.array(self.values[:, -1]))
 
     def fingerprint(self) -> str:
         return fingerprint_tensors(self._read_in_steps())
@@ -73,10 +84,13 @@ class TablePart:
             yield torch.from_numpy(np.array(self.values[start : start + _ROWS_PER_STEP]))
 
 
-def make_table_batch(rows: EncodedRows) -> Batch:
+def make_table_batch(rows: EncodedRows, kind: TaskKind) -> Batch:
     """Make a batch of encoded rows, whose last column is the label."""
     tensor = torch.from_numpy(rows)
-    return Batch(tensor[:, :-1].contiguous(), tensor[:, -1].long())
+    labels = tensor[:, -1].contiguous()
+    if kind != REGRESSION:
+        labels = labels.long()
+    return Batch(tensor[:, :-1].contiguous(), labels)
 
 
 def make_table_source(
@@ -90,12 +104,15 @@ def make_table_source(
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
         rows = torch.randperm(len(train_part), generator=generator)[:samples].numpy()
-        return make_table_batch(train_part.values[rows])
+        return make_table_batch(train_part.values[rows], train_part.kind)
 
-    return DataSource(task, draw, lambda: parts, card=make_card, schema=schema)
+    classes = schema.classes if schema else ()
+    return DataSource(task, draw, lambda: parts, classes, card=make_card, schema=schema)
 
 
-def open_table(name: str, table: Table, options: TableOptions, root: Path) -> DataSource:
+def open_table(
+    name: str, table: Table, options: TableOptions, root: Path, test_table: Table | None = None
+) -> DataSource:
     """Open a table as a data source, and encode it first if it is not in the cache.
 
     Args:
@@ -103,19 +120,23 @@ def open_table(name: str, table: Table, options: TableOptions, root: Path) -> Da
         table: The table.
         options: The user's options for the table.
         root: Data root, which holds the cache.
+        test_table: The rows of the test part, if `options` names them.
 
     Raises:
         UsageError: The table cannot be learned from, or the cache cannot be written.
     """
-    folder = root / "cache" / "tables" / _make_key(table, options)
+    key = _make_key(table, options)
+    if test_table is not None:
+        key += f"-{_make_key(test_table, options)}"
+    folder = root / "cache" / "tables" / key
     cached = _read_cache(folder)
     if cached is None:
-        _encode_table(table, options, folder)
+        _encode_table(table, options, folder, test_table)
         cached = _read_cache(folder)
     if cached is None:
         raise UsageError(f"{folder} was written but cannot be read; name another --data-root")
     schema, parts = cached
-    task = Task(name, (schema.columns,), 1, "bce", schema.vocabularies)
+    task = schema.make_task(name)
     return make_table_source(task, parts, lambda: make_table_card(name, schema), schema)
 
 
@@ -146,24 +167,31 @@ def _read_cache(folder: Path) -> tuple[Schema, dict[str, TablePart]] | None:
             else:
                 # An empty file cannot be mapped into memory.
                 rows = np.zeros(shape, np.float32)
-            parts[name] = TablePart(rows)
+            parts[name] = TablePart(rows, schema.kind)
     except Exception:
         # numpy and json raise many kinds of errors on damaged files. The table is encoded again.
         return None
     return schema, parts
 
 
-def _encode_table(table: Table, options: TableOptions, folder: Path) -> None:
+def _encode_table(
+    table: Table, options: TableOptions, folder: Path, test_table: Table | None
+) -> None:
     """Survey and encode a table into a folder, which appears when it is complete."""
     if options.has_decimal_comma:
         table = _replace_decimal_commas(table)
+        if test_table is not None:
+            test_table = _replace_decimal_commas(test_table)
     bad_rows = BadRows()
     head = next((block for block, _ in table.blocks(bad_rows)), None)
     if head is None:
         reasons = [f"{table.path} has a header and no rows that fit it", *bad_rows.first[:1]]
         raise UsageError("; ".join(reasons))
     roles = infer_roles(table.columns, head[:HEAD_ROWS], options)
-    schema, split = survey_table(table, roles, options)
+    target = infer_target(head[:HEAD_ROWS][roles.label], roles.label, options)
+    schema, target, split = survey_table(table, roles, target, options)
+    if test_table is not None:
+        schema = count_test_rows(test_table, table, target, schema)
     size = _FLOAT_BYTES * sum(schema.rows) * (schema.columns + 1)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +201,9 @@ def _encode_table(table: Table, options: TableOptions, folder: Path) -> None:
             raise OSError(ENOSPC, f"{format_quantity(free_bytes)}B are free")
         with make_locked_folder(folder.parent, _TEMPORARY_PREFIX) as temporary_folder:
             try:
-                _write_parts(table, roles, options.above, schema, split, temporary_folder)
+                _write_parts(table, target, schema, split, temporary_folder)
+                if test_table is not None:
+                    _write_test_part(test_table, target, schema, temporary_folder)
                 schema.save(temporary_folder)
                 # A damaged cache of this table is replaced.
                 if _read_cache(folder) is None:
@@ -208,8 +238,7 @@ def _replace_decimal_commas(table: Table) -> Table:
 
 def _write_parts(
     table: Table,
-    roles: ColumnRoles,
-    above: float | None,
+    target: Target,
     schema: Schema,
     split: Split,
     folder: Path,
@@ -218,8 +247,8 @@ def _write_parts(
     start = 0
     files = [(folder / name).open("wb") for name in PART_FILES]
     try:
-        for block, labels in read_labelled_blocks(table, roles, above, BadRows()):
-            label_column = labels[:, None].astype(np.float32)
+        for block, labels in read_labelled_blocks(table, target, BadRows()):
+            label_column = target.standardise(labels)[:, None].astype(np.float32)
             rows = np.concatenate([schema.encode(block), label_column], axis=1)
             parts = split(start, start + len(rows))
             for part, file in enumerate(files):
@@ -228,3 +257,12 @@ def _write_parts(
     finally:
         for file in files:
             file.close()
+
+
+def _write_test_part(test_table: Table, target: Target, schema: Schema, folder: Path) -> None:
+    """Encode the rows of the user's own test table as the test part."""
+    with (folder / TEST).open("wb") as file:
+        for block, labels in read_labelled_blocks(test_table, target, BadRows()):
+            label_column = target.standardise(labels)[:, None].astype(np.float32)
+            rows = np.concatenate([schema.encode(block), label_column], axis=1)
+            file.write(rows.tobytes())

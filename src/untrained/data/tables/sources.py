@@ -130,15 +130,20 @@ def _open_file(
     path, query = split_query(argument)
     if not path:
         raise UsageError(f"name the file: {kind}:PATH, such as --data {kind}:./clicks.{kind}")
-    from untrained.data.tables.reader import open_csv, open_parquet
+    from untrained.data.tables.reader import Table, open_csv, open_parquet
     from untrained.data.tables.source import open_table
 
+    def open_file(file: Path) -> Table:
+        if kind == "parquet":
+            return open_parquet(file)
+        return open_csv(file, columns, separator)
+
     file = Path(path)
-    if kind == "parquet":
-        table = open_parquet(file)
-    else:
-        table = open_csv(file, columns, separator)
+    table = open_file(file)
     # Not every version of a log has the columns that are dropped by default.
     dropped_columns = tuple(name for name in defaults.drop if name in table.columns)
     options = parse_table_options(query, replace(defaults, drop=dropped_columns))
-    return open_table(f"{kind}:{file.name}", table, options, root)
+    test_table = None
+    if options.test:
+        test_table = open_file(Path(options.test).expanduser())
+    return open_table(f"{kind}:{file.name}", table, options, root, test_table)

@@ -5,11 +5,15 @@ the training part alone, so an identifier that occurs only in other parts counts
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
+from untrained.data.parts import TEST, TRAIN, VAL, split_by_class
 from untrained.data.tables.advice import DECIMAL_COMMA_ADVICE, Advice, give_advice
 from untrained.data.tables.options import TableOptions
 from untrained.data.tables.reader import BadRows, Table
@@ -20,58 +24,67 @@ from untrained.data.tables.schema import (
     Schema,
     transform_numbers,
 )
+from untrained.data.tables.target import ClassCounter, Target, name_classes
 from untrained.data.tables.values import (
     Floats,
     Hashes,
-    cast_to_strings,
     hash_identifiers,
-    read_label,
     read_numbers,
     read_texts,
     read_times,
 )
-from untrained.errors import UsageError
+from untrained.errors import MAX_NAMES_SHOWN, UsageError
+from untrained.formatting import format_percent
 from untrained.seeds import derive_seed
+from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Task
 
 # Of train, val and test, as in the paper of the reference networks.
 PART_SHARES = (0.8, 0.1, 0.1)
 TRAIN_PART = 0
+TEST_PART = 2
 MAX_BAD_SHARE = 0.1  # of bad rows, and of text in a column of numbers
 _UNSORTED_HASHES = 2**16  # hashes that are collected before they are merged
-Labels = NDArray[np.int64]
 DroppedColumns = list[tuple[str, str]]  # names of columns, and why they are dropped
 # The part of each row, from the first row number up to the second (excluded).
 Split = Callable[[int, int], NDArray[np.int64]]
 
 
-def survey_table(table: Table, roles: ColumnRoles, options: TableOptions) -> tuple[Schema, Split]:
+def survey_table(
+    table: Table, roles: ColumnRoles, target: Target, options: TableOptions
+) -> tuple[Schema, Target, Split]:
     """Learn how to encode a table.
 
     Args:
         table: The table.
         roles: The roles of its columns.
+        target: The label, as far as the first rows tell.
         options: The user's options for the table.
 
     Returns:
-        The schema, and a function that returns the part of each row.
+        The schema; the label with its classes, or with the statistics of its numbers; and a
+        function that returns the part of each row.
 
     Raises:
         UsageError: The table cannot be learned from.
     """
     split: Split = split_at_random
+    if target.kind == CLASSIFICATION:
+        target, split = collect_classes(table, target, bool(roles.time))
     if roles.time:
-        split = split_by_time(table, roles, options.above)
+        split = split_by_time(table, roles, target)
+    if options.test:
+        split = leave_out_test_part(split)
     statistics = {name: RunningStatistics(name in roles.log_columns) for name in roles.dense}
     counters = {name: IdentifierCounter(options.hash) for name in roles.categorical}
 
     row_counts = np.zeros(3, np.int64)
-    click_counts = np.zeros(3, np.int64)
+    label_counter = LabelCounter(target)
     bad_rows = BadRows()
     advice: Advice = ()
-    for block, labels in read_labelled_blocks(table, roles, options.above, bad_rows):
+    for block, labels in read_labelled_blocks(table, target, bad_rows):
         start = int(row_counts.sum())
         if start == 0:
-            advice = give_advice(block[:HEAD_ROWS], labels[:HEAD_ROWS], roles, options)
+            advice = give_advice(block[:HEAD_ROWS], labels[:HEAD_ROWS], target.kind, roles, options)
         parts = split(start, start + len(block))
         is_training = parts == TRAIN_PART
         for name, column_statistics in statistics.items():
@@ -79,9 +92,9 @@ def survey_table(table: Table, roles: ColumnRoles, options: TableOptions) -> tup
         for name, counter in counters.items():
             counter.add(block[name], is_training)
         row_counts += np.bincount(parts, minlength=3)
-        click_counts += np.bincount(parts[labels == 1], minlength=3)
+        label_counter.add(labels, parts)
 
-    _check_rows(table, row_counts, click_counts, bad_rows)
+    _check_rows(table, row_counts, label_counter, bad_rows, has_own_test=bool(options.test))
     dense, dropped_dense = _make_dense_columns(statistics, int(row_counts.sum()), roles)
     identifiers, dropped_identifiers = _make_identifier_columns(counters, options)
     dropped = (*roles.dropped, *dropped_dense, *dropped_identifiers)
@@ -102,8 +115,8 @@ def survey_table(table: Table, roles: ColumnRoles, options: TableOptions) -> tup
         identifiers=tuple(identifiers),
         dropped=dropped,
         rows=tuple(row_counts.tolist()),
-        clicks=tuple(click_counts.tolist()),
-        split=f"by {roles.time}, the last rows for testing" if roles.time else "at random",
+        clicks=label_counter.count_clicks(),
+        split=_describe_split(roles, target, options),
         floor=options.floor,
         bad=bad_rows.count,
         bad_rows=tuple(bad_rows.first),
@@ -112,22 +125,63 @@ def survey_table(table: Table, roles: ColumnRoles, options: TableOptions) -> tup
         date_candidates=() if roles.time else roles.date_candidates,
         decimal="," if options.has_decimal_comma else ".",
         advice=tuple(kept_advice),
+        task=target.kind.name,
+        task_reason=target.reason,
+        classes=target.classes,
+        class_rows=label_counter.count_classes(),
+        test_class_rows=label_counter.count_test_classes(),
+        label_mean=label_counter.statistics.mean,
+        label_std=label_counter.statistics.std or 1.0,
+        label_range=label_counter.range,
     )
-    return schema, split
+    return schema, replace(target, mean=schema.label_mean, std=schema.label_std), split
+
+
+def count_test_rows(test_table: Table, table: Table, target: Target, schema: Schema) -> Schema:
+    """Return the schema of a table with the rows of the user's own test table as test part.
+
+    Raises:
+        UsageError: The test table lacks a column that is used, or has no row with a label.
+    """
+    used = [target.column]
+    used += [column.name for column in schema.dense]
+    used += [column.name for column in schema.identifiers]
+    missing = [name for name in used if name not in test_table.columns]
+    if missing:
+        raise UsageError(
+            f"{test_table.path} has no column {', '.join(missing[:MAX_NAMES_SHOWN])}, as "
+            f"{table.path} has; the test table needs the same columns"
+        )
+    rows = 0
+    label_counter = LabelCounter(target)
+    bad_rows = BadRows()
+    for _, labels in read_labelled_blocks(test_table, target, bad_rows):
+        rows += len(labels)
+        label_counter.add(labels, np.full(len(labels), TEST_PART))
+    if rows == 0:
+        raise UsageError(f"{test_table.path} has no row with a label {target.column}")
+    first_bad_rows = [f"{test_table.path.name}, {text}" for text in bad_rows.first]
+    return replace(
+        schema,
+        rows=(*schema.rows[:-1], rows),
+        clicks=(*schema.clicks[:-1], label_counter.count_clicks()[-1]),
+        test_class_rows=label_counter.count_test_classes(),
+        bad=schema.bad + bad_rows.count,
+        bad_rows=(*schema.bad_rows, *first_bad_rows),
+    )
 
 
 # ----------------------------------------------------------------------------------------- labels
 
 
 def read_labelled_blocks(
-    table: Table, roles: ColumnRoles, above: float | None, bad_rows: BadRows
-) -> Iterator[tuple[pa.RecordBatch, Labels]]:
+    table: Table, target: Target, bad_rows: BadRows
+) -> Iterator[tuple[pa.RecordBatch, Floats]]:
     """Yield blocks of the rows that have a label, with the labels.
 
     Args:
         table: The table.
-        roles: The roles of its columns.
-        above: If given, a label is 1 if its number is above this.
+        target: The label. A regression yields its numbers, other kinds the numbers of classes.
         bad_rows: Rows without a label are added to it.
 
     Raises:
@@ -135,56 +189,67 @@ def read_labelled_blocks(
             may be short, so the total count of bad rows decides about them.
     """
     for number, (block, lines) in enumerate(table.blocks(bad_rows)):
-        column = block[roles.label]
-        labels = _read_labels(column, roles.label, above)
-        is_bad = labels < 0
+        column = block[target.column]
+        labels = target.read_labels(column)
+        is_bad = np.isnan(labels)
         if is_bad.any():
             texts = read_texts(column)
             if number == 0 and is_bad.mean() > 0.5:
-                raise _not_a_label_error(roles.label, texts, is_bad)
+                raise _not_a_label_error(target, texts, is_bad)
             for row in is_bad.nonzero()[0]:
                 reason = "no label"
                 if texts[row]:
-                    reason = f"the label {roles.label} is {texts[row]!r}"
+                    reason = f"the label {target.column} is {texts[row]!r}"
                 bad_rows.add(int(lines[row]), reason)
             block = block.filter(pa.array(~is_bad))
             labels = labels[~is_bad]
         yield block, labels
 
 
-def _not_a_label_error(name: str, texts: list[str | None], is_bad: NDArray[np.bool_]) -> UsageError:
+def collect_classes(table: Table, target: Target, has_time: bool) -> tuple[Target, Split]:
+    """Find the classes of a label, and split the rows such that every class has the same shares.
+
+    This needs a pass over the file and 16 bytes per row.
+
+    Args:
+        table: The table.
+        target: The label, without classes.
+        has_time: Whether the rows are split by time instead.
+
+    Returns:
+        The label with its classes, and the split.
+    """
+    counter = ClassCounter(target.column)
+    for block, _ in table.blocks(BadRows()):
+        counter.add(block[target.column])
+    classes, rows = counter.finish()
+    target = name_classes(target, classes, len(rows))
+    if has_time:
+        return target, split_at_random
+    task = Task("table", (1,), len(classes))
+    shares = dict(zip((TRAIN, VAL, TEST), PART_SHARES, strict=True))
+    rows_of_parts = split_by_class(torch.from_numpy(rows), shares, task)
+    parts = np.empty(len(rows), np.int8)
+    for number, part_rows in enumerate(rows_of_parts.values()):
+        parts[part_rows.numpy()] = number
+    return target, lambda start, stop: parts[start:stop].astype(np.int64)
+
+
+def _not_a_label_error(
+    target: Target, texts: list[str | None], is_bad: NDArray[np.bool_]
+) -> UsageError:
     examples = {texts[row] for row in is_bad.nonzero()[0][:3]}
     shown = ", ".join(sorted(repr(text) if text else "nothing" for text in examples))
-    message = f"the label {name} holds {shown}; expected 0 and 1, false and true or no and yes"
-    if len(set(texts) - {None}) > 2:
-        message += "; more than two classes are not supported in a table"
+    if target.kind == BINARY:
+        expected = "0 and 1, false and true or no and yes"
+    elif target.kind == REGRESSION:
+        expected = "numbers"
+    else:
+        expected = "the name of a class in most rows"
+    message = f"the label {target.column} holds {shown}; expected {expected}"
+    if target.kind == BINARY and len(set(texts) - {None}) > 2:
+        message += "; for more than two classes add --task classification"
     return UsageError(message)
-
-
-def _read_labels(column: pa.Array, name: str, above: float | None) -> Labels:
-    """Return the labels 0 and 1, and -1 for a missing label."""
-    encoded = cast_to_strings(column).dictionary_encode(null_encoding="encode")
-    indices = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
-    texts = read_texts(encoded.dictionary)
-    numbers = np.array([read_label(text, above) for text in texts])
-    is_wrong = ~np.isnan(numbers) & (numbers != 0) & (numbers != 1)
-    if is_wrong.any():
-        threshold = _propose_threshold(numbers[indices])
-        raise UsageError(
-            f"the label {name} is {texts[int(is_wrong.argmax())]} somewhere; expected 0 and 1, "
-            f"or say which are 1: --data 'csv:PATH?label={name}&above={threshold}'"
-        )
-    labels: Labels = np.nan_to_num(numbers, nan=-1).astype(np.int64)
-    return labels[indices]
-
-
-def _propose_threshold(values: Floats) -> str:
-    """Return a number that some values are above and others are not: the median if possible."""
-    low, median, high = np.quantile(values[~np.isnan(values)], (0, 0.5, 1))
-    short_median = f"{median:.3g}"
-    if low <= float(short_median) < high:
-        return short_median
-    return f"{(low + high) / 2:.15g}"
 
 
 # ----------------------------------------------------------------------------------------- splits
@@ -203,14 +268,38 @@ def split_at_random(start: int, stop: int) -> NDArray[np.int64]:
     return np.searchsorted(np.cumsum(PART_SHARES)[:-1], uniform, side="right")
 
 
-def split_by_time(table: Table, roles: ColumnRoles, above: float | None) -> Split:
+def leave_out_test_part(split: Split) -> Split:
+    """Make a split without a test part: its rows are the validation part, all others for training.
+
+    The user has test rows elsewhere. After a split by time, the last rows are the validation part.
+    """
+
+    def split_in_two(start: int, stop: int) -> NDArray[np.int64]:
+        return np.maximum(split(start, stop) - 1, TRAIN_PART)
+
+    return split_in_two
+
+
+def _describe_split(roles: ColumnRoles, target: Target, options: TableOptions) -> str:
+    last_part = "validation" if options.test else "testing"
+    text = "at random"
+    if roles.time:
+        text = f"by {roles.time}, the last rows for {last_part}"
+    elif target.kind == CLASSIFICATION:
+        text = "at random, with equal shares of each class"
+    if options.test:
+        text += f", test rows from {Path(options.test).name}"
+    return text
+
+
+def split_by_time(table: Table, roles: ColumnRoles, target: Target) -> Split:
     """Make a split in which the last rows by time are the test part.
 
     Rows of the same time keep their order in the file, and rows without a time come first. This
     needs a pass over the file and about 17 bytes per row.
     """
     times = [np.empty(0)]
-    for block, _ in read_labelled_blocks(table, roles, above, BadRows()):
+    for block, _ in read_labelled_blocks(table, target, BadRows()):
         times.append(read_times(block[roles.time], roles.time))
     sort_keys = np.nan_to_num(np.concatenate(times), nan=-np.inf)
     cuts = np.round(np.cumsum(PART_SHARES)[:-1] * len(sort_keys)).astype(int)
@@ -287,7 +376,10 @@ class RunningStatistics:
         numbers, is_text = read_numbers(column)
         self.missing += int(np.isnan(numbers).sum())
         self.text += int(is_text.sum())
-        values = transform_numbers(numbers[is_training & ~np.isnan(numbers)], self.use_log)
+        self.add_values(transform_numbers(numbers[is_training & ~np.isnan(numbers)], self.use_log))
+
+    def add_values(self, values: Floats) -> None:
+        """Add numbers of the training part."""
         new_count = len(values)
         if new_count == 0:
             return
@@ -306,15 +398,75 @@ class RunningStatistics:
         return float(np.sqrt(self.squares / self.count))
 
 
+class LabelCounter:
+    """Counts the labels of each part, and measures the numbers of a regression."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        size = 0
+        if target.kind == BINARY:
+            size = 2
+        elif target.kind == CLASSIFICATION:
+            size = len(target.classes)
+        self.counts = np.zeros((3, size), np.int64)  # rows by part and class
+        self.statistics = RunningStatistics(use_log=False)  # of a regression, in training
+        self.range: tuple[float, ...] = ()  # lowest and highest number of a regression
+
+    def add(self, labels: Floats, parts: NDArray[np.int64]) -> None:
+        """Count the labels of a block."""
+        if self._target.kind == REGRESSION:
+            self.statistics.add_values(labels[parts == TRAIN_PART])
+            if len(labels):
+                ends = (float(labels.min()), float(labels.max()), *self.range)
+                self.range = (min(ends), max(ends))
+            return
+        np.add.at(self.counts, (parts, labels.astype(np.int64)), 1)
+
+    def count_clicks(self) -> tuple[int, ...]:
+        """Return the rows with the label 1 by part; zeros unless the label is binary."""
+        if self._target.kind != BINARY:
+            return (0, 0, 0)
+        return tuple(self.counts[:, 1].tolist())
+
+    def count_classes(self) -> tuple[int, ...]:
+        """Return the rows of each class; empty unless the label is a class."""
+        if self._target.kind != CLASSIFICATION:
+            return ()
+        return tuple(self.counts.sum(0).tolist())
+
+    def count_test_classes(self) -> tuple[int, ...]:
+        """Return the test rows of each class; empty unless the label is a class."""
+        if self._target.kind != CLASSIFICATION:
+            return ()
+        return tuple(self.counts[TEST_PART].tolist())
+
+    def find_only_label(self, part: int | None = None) -> str | None:
+        """Return the label that all rows have, in one part or in all; None if they differ."""
+        if self._target.kind == REGRESSION:
+            # Whether one row is too few to train on is another question.
+            if self.statistics.std > 0 or (part is None and self.statistics.count < 2):
+                return None
+            return f"{self.statistics.mean:g}"
+        counts = self.counts.sum(0) if part is None else self.counts[part]
+        (present,) = counts.nonzero()
+        if len(present) > 1:
+            return None
+        if len(present) == 0:
+            return "nothing"
+        if self._target.kind == BINARY:
+            return str(int(present[0]))
+        return self._target.classes[int(present[0])]
+
+
 def _check_rows(
     table: Table,
     row_counts: NDArray[np.int64],
-    click_counts: NDArray[np.int64],
+    labels: LabelCounter,
     bad_rows: BadRows,
+    has_own_test: bool,
 ) -> None:
     """Raise an error if a table cannot be learned from."""
     total = int(row_counts.sum())
-    clicks = int(click_counts.sum())
     total_with_bad = total + bad_rows.count
     if bad_rows.count > MAX_BAD_SHARE * total_with_bad:
         raise UsageError(
@@ -323,12 +475,16 @@ def _check_rows(
         )
     if total == 0:
         raise UsageError(f"{table.path} has a header and no rows")
-    if clicks in (0, total):
+    only_label = labels.find_only_label()
+    if only_label is not None:
         raise UsageError(
-            f"all {total:,} rows of {table.path} have the label {int(clicks > 0)}; "
+            f"all {total:,} rows of {table.path} have the label {only_label}; "
             "nothing can be learned"
         )
-    if row_counts.min() == 0 or click_counts[TRAIN_PART] in (0, row_counts[TRAIN_PART]):
+    needed_counts = row_counts
+    if has_own_test:
+        needed_counts = row_counts[:-1]
+    if needed_counts.min() == 0 or labels.find_only_label(TRAIN_PART) is not None:
         raise UsageError(f"{total} rows of {table.path} are too few to train and test on")
 
 
@@ -346,7 +502,9 @@ def _make_dense_columns(
             if name in roles.decimal_comma_columns:
                 advice = f"it {DECIMAL_COMMA_ADVICE}"
             share = column.text / present
-            raise UsageError(f"{share:.0%} of the values of {name} are text; {advice}")
+            raise UsageError(
+                f"{format_percent(share, 0)} of the values of {name} are text; {advice}"
+            )
         if column.std > 0:
             columns.append(
                 DenseColumn(

@@ -1,0 +1,36 @@
+"""The user's own test data, as a part of the name of other data: `folder:./photos?test=./held`.
+
+Path and test data form one string, which configurations, stores and resumed runs can keep.
+"""
+
+import os
+from pathlib import Path
+from urllib.parse import unquote
+
+from untrained.errors import UsageError
+
+_OPTION = "?test="
+
+
+def split_test_path(argument: str) -> tuple[Path, Path | None]:
+    """Split an argument such as `./photos?test=./held` into the data and the test data.
+
+    Args:
+        argument: The text after the kind of the data. In the second path, `%23` is the character
+            with the number 0x23.
+
+    Returns:
+        Both paths; None if there are no test data.
+    """
+    path, option, test_path = argument.rpartition(_OPTION)
+    if not option:
+        return Path(argument), None
+    return Path(path), Path(os.path.expanduser(unquote(test_path)))
+
+
+def has_test_part_error(data: Path, test: Path) -> UsageError:
+    """Return the error for test data of the user beside data that have a test part already."""
+    return UsageError(
+        f"{data} has a test part already, so {test} cannot be its test part; leave out --test, or "
+        "remove that part"
+    )

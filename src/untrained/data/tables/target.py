@@ -1,0 +1,253 @@
+"""What a table predicts: a binary label, one of several classes, or a number.
+
+The kind is inferred from the first rows of the label column, unless the user names it.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from untrained.data.tables.options import TableOptions
+from untrained.data.tables.values import (
+    LABEL_WORDS,
+    Floats,
+    cast_to_strings,
+    normalise_text,
+    read_label,
+    read_texts,
+)
+from untrained.errors import UsageError
+from untrained.types import BINARY, CLASSIFICATION, REGRESSION, TASK_KINDS, TaskKind
+
+# Whole numbers with at most this many different values are classes, with more a regression.
+MAX_NUMBER_CLASSES = 20
+# Names of more classes would not fit into memory together with the rows of the report.
+MAX_CLASSES = 1000
+# If more than this share of the labels are numbers, texts among them are bad rows and not classes.
+MOST_LABELS = 0.5
+# If more than this share of the numbers are 0 and 1, other numbers are errors and not classes.
+NEARLY_ALL_LABELS = 0.99
+# With fewer rows per class, the label is more likely an identifier.
+MIN_ROWS_PER_CLASS = 3
+
+
+@dataclass(frozen=True)
+class Target:
+    """The column that networks predict.
+
+    Attributes:
+        column: Its name.
+        kind: Whether it is a binary label, a class or a number.
+        reason: Why it has this kind, for the data card.
+        above: If given, a binary label is 1 if its number is above this.
+        classes: Texts of the classes in the order of their numbers; empty for other kinds, and
+            before they have been collected.
+        mean: Mean of a number over the training rows.
+        std: Standard deviation of a number over the training rows.
+    """
+
+    column: str
+    kind: TaskKind
+    reason: str
+    above: float | None = None
+    classes: tuple[str, ...] = ()
+    mean: float = 0.0
+    std: float = 1.0
+
+    def read_labels(self, column: pa.Array) -> Floats:
+        """Convert a block of the column to labels, with NaN for rows without one.
+
+        A class becomes its number, and a number stays in its unit.
+
+        Raises:
+            UsageError: A binary label is a number other than 0 and 1.
+        """
+        encoded = cast_to_strings(column).dictionary_encode(null_encoding="encode")
+        indices = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+        texts = read_texts(encoded.dictionary)
+        if self.kind == CLASSIFICATION:
+            numbers = self._number_classes(texts)
+        else:
+            numbers = np.array([read_label(text, self.above) for text in texts], np.float64)
+        if self.kind == BINARY:
+            self._check_binary(texts, numbers, indices)
+        return numbers[indices]
+
+    def standardise(self, labels: Floats) -> Floats:
+        """Return labels as networks predict them."""
+        return (labels - self.mean) / self.std
+
+    def _number_classes(self, texts: list[str | None]) -> Floats:
+        numbers_by_class = {name: number for number, name in enumerate(self.classes)}
+        numbers = []
+        for text in texts:
+            numbers.append(numbers_by_class.get(normalise_class(text), np.nan))
+        return np.array(numbers, np.float64)
+
+    def _check_binary(
+        self, texts: list[str | None], numbers: Floats, indices: NDArray[np.int64]
+    ) -> None:
+        """Raise an error if a label is a number other than 0 and 1."""
+        is_wrong = ~np.isnan(numbers) & (numbers != 0) & (numbers != 1)
+        if not is_wrong.any():
+            return
+        threshold = _propose_threshold(numbers[indices])
+        raise UsageError(
+            f"the label {self.column} also has the value {texts[int(is_wrong.argmax())]}; expected "
+            "0 and 1. To set a threshold: "
+            f"--data 'csv:PATH?label={self.column}&above={threshold}'; for more than two classes "
+            "or numbers add --task classification or --task regression"
+        )
+
+
+def infer_target(column: pa.Array, name: str, options: TableOptions) -> Target:
+    """Find out what a label is.
+
+    Args:
+        column: The first rows of the label.
+        name: Name of the column.
+        options: The user's options for the table.
+
+    Raises:
+        UsageError: The column holds no labels.
+    """
+    if pa.types.is_nested(column.type):
+        raise UsageError(
+            f"the label {name} holds {column.type}, several values per row; a network predicts one "
+            "column of numbers or classes"
+        )
+    if options.task:
+        return Target(name, TASK_KINDS[options.task], f"task={options.task}", options.above)
+    if options.above is not None:
+        return Target(name, BINARY, f"above={options.above:g}", options.above)
+    texts = [text for text in read_texts(cast_to_strings(column)) if text and text.strip()]
+    if not texts:
+        raise UsageError(
+            f"the label {name} is empty in the first rows; expected 0 and 1, classes or numbers"
+        )
+    numbers = np.array([read_label(text, None) for text in texts], np.float64)
+    # An infinite number is neither a label nor the name of a class.
+    text_count = sum(not _is_any_number(text) for text in texts if not _is_label_word(text))
+    numbers = numbers[~np.isnan(numbers)]
+    distinct = np.unique(numbers)
+    if text_count >= MOST_LABELS * len(texts):
+        return Target(name, CLASSIFICATION, f"{name} holds texts")
+    is_binary = (numbers == 0) | (numbers == 1)
+    if not len(numbers) or is_binary.mean() > NEARLY_ALL_LABELS:
+        words = "0 and 1"
+        if any(_is_label_word(text) for text in texts):
+            words = "yes and no, or true and false"
+        return Target(name, BINARY, f"{name} holds {words}")
+    if np.any(distinct != np.round(distinct)):
+        return Target(name, REGRESSION, f"{name} holds numbers that are not whole")
+    if len(distinct) > MAX_NUMBER_CLASSES:
+        reason = f"{name} holds more than {MAX_NUMBER_CLASSES} different whole numbers"
+        return Target(name, REGRESSION, reason)
+    return Target(name, CLASSIFICATION, f"{name} holds {len(distinct)} different whole numbers")
+
+
+class ClassCounter:
+    """Collects the classes of a label, and the class of each row."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._numbers: dict[str, int] = {}
+        self._rows: list[NDArray[np.int64]] = []
+
+    def add(self, column: pa.Array) -> None:
+        """Add a block of the column. Rows without a label are left out.
+
+        Raises:
+            UsageError: There are too many classes.
+        """
+        encoded = cast_to_strings(column).dictionary_encode(null_encoding="encode")
+        indices = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+        numbers = []
+        for text in read_texts(encoded.dictionary):
+            name = normalise_class(text)
+            if name:
+                numbers.append(self._numbers.setdefault(name, len(self._numbers)))
+            else:
+                numbers.append(-1)
+        if len(self._numbers) > MAX_CLASSES:
+            raise UsageError(
+                f"the label {self._name} has more than {MAX_CLASSES:,} classes; for a number add "
+                "--task regression, else name another column with --label"
+            )
+        rows = np.array(numbers, np.int64)[indices]
+        self._rows.append(rows[rows >= 0])
+
+    def finish(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+        """Return the classes in order, and the number of the class of each row.
+
+        Numbers are ordered by value, texts by the alphabet.
+        """
+        classes = sorted(self._numbers, key=_get_class_order)
+        new_numbers = np.zeros(len(classes), np.int64)
+        for number, name in enumerate(classes):
+            new_numbers[self._numbers[name]] = number
+        rows = np.concatenate([np.empty(0, np.int64), *self._rows])
+        return tuple(classes), new_numbers[rows]
+
+
+def normalise_class(text: str | None) -> str:
+    """Return the one text of a class: 1 and 1.0 are the same; empty for a missing label."""
+    return normalise_text((text or "").strip())
+
+
+def name_classes(target: Target, classes: tuple[str, ...], rows: int) -> Target:
+    """Return the target with its classes.
+
+    Args:
+        target: The target.
+        classes: Its classes in order.
+        rows: Number of rows with a label.
+
+    Raises:
+        UsageError: There are fewer than two, or too few rows per class.
+    """
+    if len(classes) < 2:
+        held = "no classes"
+        if classes:
+            held = f"one class, {classes[0]}"
+        raise UsageError(
+            f"the label {target.column} has {held}; nothing can be learned, name another column "
+            "with --label"
+        )
+    if rows < MIN_ROWS_PER_CLASS * len(classes):
+        raise UsageError(
+            f"the label {target.column} has {len(classes):,} classes in {rows:,} rows, such as "
+            f"{classes[0]!r}; at least {MIN_ROWS_PER_CLASS} rows per class are needed. For a "
+            "number add --task regression, else name another column with --label"
+        )
+    return replace(target, classes=classes)
+
+
+def _is_label_word(text: str) -> bool:
+    return text.strip().lower() in LABEL_WORDS
+
+
+def _is_any_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _get_class_order(name: str) -> tuple[bool, float, str]:
+    try:
+        return False, float(name), name
+    except ValueError:
+        return True, 0.0, name
+
+
+def _propose_threshold(values: Floats) -> str:
+    """Return a number that some values are above and others are not: the median if possible."""
+    low, median, high = np.quantile(values[~np.isnan(values)], (0, 0.5, 1))
+    short_median = f"{median:.3g}"
+    if low <= float(short_median) < high:
+        return short_median
+    return f"{(low + high) / 2:.15g}"
