@@ -174,3 +174,42 @@ def test_every_nonlinearity_is_registered_under_all_names():
     assert (
         not {torch.softmax, F.softmax, torch.mul, torch.sin, F.dropout, Tensor.exp} & NONLINEARITIES
     )
+
+
+@pytest.mark.parametrize("space", ["nasbench201", "mobilenetv2", "autoformer_tiny"])
+def test_codes_of_a_pass_for_features_equal_those_of_a_pass_of_their_own(space):
+    model = load_space(space)
+    arch = model.sample(2)
+    network = model.build(arch)
+    draw = torch.Generator().manual_seed(0)
+    inputs = torch.randn(3, *model.task.input_shape, generator=draw)
+    batch = Batch(inputs, torch.zeros(3, dtype=torch.long))
+    alone = Probe(network, batch).codes
+    shared_probe = Probe(network, batch)
+    assert shared_probe.features
+    passes = count_passes(network)
+    shared = shared_probe.codes
+    assert not passes, "the network ran once more"
+    for code, expected in zip(shared, alone, strict=True):
+        assert torch.equal(code.signs, expected.signs)
+        assert code.images == expected.images
+        assert code.relu_modules == expected.relu_modules
+
+
+def count_passes(network: nn.Module) -> list[object]:
+    """Return a list to which every pass through the network appends."""
+    passes: list[object] = []
+    network.register_forward_pre_hook(lambda module, args: passes.append(module))
+    return passes
+
+
+def test_codes_are_read_again_if_a_feature_is_overwritten():
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU(), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
+    network.append(Net(lambda net, x: x.mul_(-1).flatten(1)))
+    draw = torch.Generator().manual_seed(0)
+    batch = Batch(torch.randn(4, 3, 5, 5, generator=draw), torch.zeros(4, dtype=torch.long))
+    alone = Probe(network, batch).codes
+    probe = Probe(network, batch)
+    assert probe.features
+    for code, expected in zip(probe.codes, alone, strict=True):
+        assert torch.equal(code.signs, expected.signs)

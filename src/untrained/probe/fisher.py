@@ -3,7 +3,7 @@
     F = (1/n) sum_i J_i^T B_i B_i^T J_i
 
     theta   the first entry of each trainable parameter
-    J_i     derivative of the outputs of sample i by theta, (outputs, weights)
+    J_i     derivative of the outputs of sample i with respect to theta, (outputs, weights)
     B_i     root of the Fisher information of the outputs: for a softmax with probabilities p,
             B B^T = diag(p) - p p^T, and column c of B is sqrt(p_c) (e_c - p)
 
@@ -76,6 +76,7 @@ def compute_fisher(
     parameters: Mapping[str, nn.Parameter],
     directions: Tensor,
     find_sample_axes: Callable[[], SampleAxes],
+    record_sample: Callable[[int], Graph],
 ) -> Tensor:
     """Compute F, (weights, weights), float64 on the CPU.
 
@@ -84,15 +85,19 @@ def compute_fisher(
         parameters: Parameters whose first entries are the weights.
         directions: What `compute_directions` returns.
         find_sample_axes: Called to learn where the axes of samples are.
+        record_sample: Runs the forward pass of one sample alone, by its place in the batch.
     """
+    axes = find_sample_axes()
     try:
-        sample_first = find_sample_axes().sample_first
-        count_uses(graph.uses, sample_first, parameters)
+        count_uses(graph.uses, axes.sample_first, parameters)
         rows = _differentiate_all_samples(graph, parameters, directions)
     except Unscorable as error:
         if error.kind != "unsupported":
             raise
-        rows = _differentiate_sample_by_sample(graph, parameters, directions)
+        # Batch norm couples the samples; without it, a sample can be differentiated alone, which
+        # is faster by the number of samples.
+        record = None if axes.coupled else record_sample
+        rows = _differentiate_sample_by_sample(graph, parameters, directions, record)
     A = rows.double()  # (passes, samples, weights)
     F = torch.einsum("kia,kib->ab", A, A) / A.shape[1]
     return F.cpu()
@@ -123,21 +128,44 @@ def _differentiate_sample_by_sample(
     graph: Graph,
     parameters: Mapping[str, nn.Parameter],
     directions: Tensor,
+    record_sample: Callable[[int], Graph] | None,
 ) -> Tensor:
-    """The same with one backward pass per direction and sample: slower, but for any function."""
-    outputs = graph.outputs.flatten(1)
+    """The same with one backward pass per direction and sample: slower, but for any function.
+
+    Args:
+        graph: The forward pass of the batch.
+        parameters: Parameters whose first entries are the weights.
+        directions: What `compute_directions` returns.
+        record_sample: Runs one sample alone; None if its output depends on the other samples.
+    """
     tensors = list(parameters.values())
     rows = directions.new_zeros(*directions.shape[:2], len(tensors))
-    for row, direction in zip(rows, directions, strict=True):
-        with torch.enable_grad():
-            values = (outputs * direction).sum(1)
-        for sample, value in enumerate(values):
-            gradients = graph.gradients(value, tensors, fixed=True)
+    for sample in range(directions.shape[1]):
+        sample_graph, output = _select_sample(graph, sample, record_sample)
+        for row, direction in zip(rows, directions, strict=True):
+            with torch.enable_grad():
+                value = (output * direction[sample]).sum()
+            gradients = sample_graph.gradients(value, tensors, fixed=True)
             for place, gradient in enumerate(gradients):
                 if gradient is not None:
                     dense = gradient.to_dense() if gradient.is_sparse else gradient
                     row[sample, place] = dense.flatten()[0]
     return rows
+
+
+def _select_sample(
+    graph: Graph, sample: int, record_sample: Callable[[int], Graph] | None
+) -> tuple[Graph, Tensor]:
+    """Return a graph that contains the output of a sample, and that output, (outputs,)."""
+    expected = graph.outputs.flatten(1)[sample]
+    if record_sample is not None:
+        alone = record_sample(sample)
+        output = alone.outputs.flatten()
+        # A network may couple its samples by other functions than batch norm.
+        tolerance = 1e-3 * float(expected.detach().abs().max())
+        if torch.allclose(output, expected, rtol=0, atol=tolerance):
+            return alone, output
+    return graph, expected
 
 
 def _first_entry_gradients(

@@ -6,6 +6,7 @@ outputs by the input, and the flow through a network made positive. Each takes o
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -28,9 +29,15 @@ def _binary_cross_entropy(outputs: Tensor, targets: Tensor, reduction: str = "me
     return F.binary_cross_entropy_with_logits(outputs, targets, reduction=reduction)
 
 
+def _squared_error(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    """Compare outputs with numbers; numbers (samples,) belong to a single output."""
+    targets = targets.to(outputs.dtype).view_as(outputs)
+    return F.mse_loss(outputs, targets, reduction=reduction)
+
+
 LOSSES: dict[str, LossFunction] = {
     "cross_entropy": F.cross_entropy,
-    "mse": F.mse_loss,
+    "mse": _squared_error,
     "bce": _binary_cross_entropy,
 }
 
@@ -80,7 +87,7 @@ def run_loss_pass(
     *,
     with_channels: bool = True,
 ) -> LossPass:
-    """Differentiate the mean loss by all parameters."""
+    """Differentiate the mean loss with respect to all parameters."""
     channels: list[ChannelSaliency] = []
 
     def collect_saliency(use: ParameterUse, gradient: Tensor) -> None:
@@ -113,13 +120,33 @@ def find_trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     return parameters
 
 
+def copy_after_step(
+    model: nn.Module,
+    gradients: Mapping[str, Tensor],
+    step: float,
+) -> nn.Module:
+    """Return a copy of a network after one step of gradient descent.
+
+    Args:
+        model: The network, which does not change.
+        gradients: Gradients by name of the parameter.
+        step: Size of the step.
+    """
+    # Parameters that are made in inference mode cannot be differentiated.
+    with torch.inference_mode(False), torch.no_grad():
+        moved = deepcopy(model)
+        for name, gradient in gradients.items():
+            moved.get_parameter(name).sub_(gradient, alpha=step)
+    return moved
+
+
 def differentiate_weight_products(
     graph: Graph,
     model: nn.Module,
     targets: Tensor,
     loss: str,
 ) -> dict[str, Tensor]:
-    """Compute the gradient of W . dL/dW by the weights W of layers: dL/dW + H W.
+    """Compute the gradient of W . dL/dW with respect to the weights W of layers: dL/dW + H W.
 
     H is the Hessian of the loss. Where a layer computes a = W x, W . dL/dW equals a . dL/da, which
     needs no gradient of a weight; elsewhere a is W itself. The product is not computed either: its

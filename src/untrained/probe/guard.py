@@ -6,14 +6,14 @@ The Probe runs models only inside `scoring_mode(model)`. There
 * batch norm uses the statistics of the current batch, the convention of all training-free work,
 * random generators are seeded,
 * float32 is computed as float32 also on a GPU,
-* inference mode of the caller is off, because its tensors have no versions and its functions are
-  fused.
+* inference mode of the caller is off, because its tensors have no version counters and torch may
+  use fused kernels in it.
 
 Afterwards, parameters, buffers, gradients, modes, hooks and random states are as before.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,7 +25,8 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from untrained.errors import Unscorable
-from untrained.probe.jets import Args, Jet, Kwargs, TorchFunction, get_value
+from untrained.probe.jets import Args, Jet, Kwargs, TorchFunction, find_functions, get_value
+from untrained.probe.pooling import average_pool, maximum_pool
 
 _DROPOUTS = {
     F.dropout,
@@ -35,6 +36,11 @@ _DROPOUTS = {
     F.alpha_dropout,
     F.feature_alpha_dropout,
     torch.dropout,
+}
+# Faster functions with the same results; they return None where they do not apply.
+_POOLS: dict[TorchFunction, Callable[..., Tensor | None]] = {
+    **dict.fromkeys(find_functions("avg_pool2d"), average_pool),
+    **dict.fromkeys(find_functions("max_pool2d"), maximum_pool),
 }
 
 
@@ -56,11 +62,16 @@ class ScoringMode(TorchFunctionMode):
 
     Args:
         variances: If given, the variances of all batch norms are appended to it in call order.
+        fast_pooling: Use our own pooling where it is faster. Its operations are others than those
+            of the network, so it is switched off where operations are counted.
     """
 
-    def __init__(self, variances: list[NormVariance] | None = None) -> None:
+    def __init__(
+        self, variances: list[NormVariance] | None = None, fast_pooling: bool = True
+    ) -> None:
         super().__init__()
         self.variances = variances
+        self.fast_pooling = fast_pooling
 
     def __torch_function__(
         self,
@@ -86,6 +97,11 @@ class ScoringMode(TorchFunctionMode):
             # On a GPU the gradient of avg_pool2d is wrong for channels-last inputs (dev/LOG.md).
             contiguous = self.call_function(Tensor.contiguous, types, args[:1], {})
             args = (contiguous, *args[1:])
+        pool = _POOLS.get(func)
+        if pool is not None and self.fast_pooling:
+            pooled = pool(*args, **kwargs)
+            if pooled is not None:
+                return pooled
         return self.call_function(func, types, args, kwargs)
 
     def call_function(

@@ -1,6 +1,7 @@
 """Per-sample gradients and their Gram matrix, the neural tangent kernel, parameter by parameter.
 
-    g_i : gradient of a scalar of sample i by a parameter    K_ij = sum over parameters of g_i . g_j
+    g_i  : gradient of a scalar of sample i with respect to a parameter
+    K_ij = sum over parameters of g_i . g_j
 
 This takes one backward pass through the graph of the batch. When the gradient of the output of a
 layer is available, the per-sample gradients of the layer are computed from it and from the inputs
@@ -40,7 +41,8 @@ from untrained.probe.graph import (
     is_differentiable,
 )
 from untrained.probe.jets import Args, Kwargs, TorchFunction
-from untrained.probe.sample_gradients import SAMPLE_RULES
+from untrained.probe.layer_products import LayerFactors, find_layer_factors
+from untrained.probe.sample_gradients import ALL, SAMPLE_RULES
 from untrained.probe.tracking import ParameterTracker, strip_piece
 
 Reading = Literal["cross", "fixed", "exact"]
@@ -96,6 +98,14 @@ class Kernel:
             _add_to(self.products, name, (g @ theta.detach().flatten()).double())
         if self.contents.signs:
             _add_to(self.agreement, name, g.sign().sum(0).abs().sum(dtype=torch.float64))
+
+    def add_products(self, name: str, factors: LayerFactors) -> None:
+        """Add the products of per-sample gradients of a layer's weight, or of a piece of it."""
+        name = strip_piece(name)
+        if self.contents.gram:
+            _add_to(self.grams, name, factors.compute_gram())
+        else:
+            _add_to(self.norms, name, factors.compute_norms())
 
     def gram(self, names: set[str] | None = None) -> Tensor:
         """Return K over the named parameters, or over all, on the CPU."""
@@ -304,6 +314,14 @@ class _KernelPass:
             detail = "no per-sample gradient of a layer whose input is overwritten later"
             raise Unscorable("unsupported", detail)
         with torch.no_grad(), torch._C.DisableTorchFunction():
+            factors = self._find_factors(use, grad, requested)
+            if factors is not None:
+                weight_name, _ = requested[id(factors.weight)]
+                self._kernel.add_products(weight_name, factors)
+                if id(factors.bias) in requested:
+                    bias_name, bias = requested[id(factors.bias)]
+                    self._add_piece(bias_name, ALL, bias, factors.gradients.sum(1))
+                return
             compute_gradients = SAMPLE_RULES[use.func](*use.args, **use.kwargs)
             for constant, rows, g in compute_gradients(grad):
                 if id(constant) not in requested:
@@ -315,6 +333,24 @@ class _KernelPass:
                 if theta.ndim:
                     theta = theta[rows]
                 self._add_piece(name, rows, theta, g)
+
+    def _find_factors(
+        self,
+        use: ParameterUse,
+        grad: Tensor,
+        requested: Mapping[int, tuple[str, Tensor]],
+    ) -> LayerFactors | None:
+        """Return the factors of a layer if they are enough: its weight is used by it alone."""
+        contents = self._kernel.contents
+        if contents.signs or contents.products:
+            return None
+        factors = find_layer_factors(use, grad, contents.gram)
+        if factors is None or id(factors.weight) not in requested:
+            return None
+        weight_name, _ = requested[id(factors.weight)]
+        if self._use_counts[weight_name] != 1:
+            return None
+        return factors
 
     def _add_piece(self, name: str, rows: slice, theta: Tensor, g: Tensor) -> None:
         # The usual case needs no memory for partial sums.

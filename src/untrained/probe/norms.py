@@ -119,8 +119,9 @@ class _BatchNormBackward(torch.autograd.Function):
 
         dx = w s P(g),   P(a) = a - mean(a) - n mean(a n),   dw = sum g n,   db = sum g
 
-    P is symmetric, so the derivative by g is w s P(v), the same pass again, called dv below. The
-    derivative by x, through m and s, is - (s / N) (dv sum(g n) + dx sum(v n) + n sum(g dv)).
+    P is symmetric, so the derivative with respect to g is w s P(v), the same pass again, called dv
+    below. The derivative with respect to x, through m and s, is
+    - (s / N) (dv sum(g n) + dx sum(v n) + n sum(g dv)).
     """
 
     @staticmethod

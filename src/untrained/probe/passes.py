@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from untrained.errors import Unscorable
+from untrained.probe.codes import SignCode, SignRecorder
 from untrained.probe.features import Feature, FeatureCapture, inverse_conditions
-from untrained.probe.guard import NormVariance, scoring_mode
+from untrained.probe.guard import NormVariance, ScoringMode, scoring_mode
 from untrained.seeds import derive_seed, make_torch_generator
 from untrained.types import Batch
 
@@ -30,6 +31,7 @@ class ForwardProbe:
     batch: Batch
     seed: int
     _conditions: dict[int, float]  # sigma_min / sigma_max by id of a feature
+    _feature_signs: SignRecorder | None = None  # of the pass that collected the features
     _last_outputs: Tensor | None  # of the last pass over the whole batch, for whatever purpose
 
     def generator(self, purpose: str) -> torch.Generator:
@@ -41,9 +43,10 @@ class ForwardProbe:
         """
         return make_torch_generator("probe", self.seed, purpose)
 
-    def scoring_mode(self) -> AbstractContextManager[object]:
+    def scoring_mode(self, fast_pooling: bool = True) -> AbstractContextManager[object]:
         """Return a context in which the model can be run; afterwards nothing has changed."""
-        return scoring_mode(self.model, derive_seed("forward", self.seed))
+        mode = ScoringMode(fast_pooling=fast_pooling)
+        return scoring_mode(self.model, derive_seed("forward", self.seed), mode=mode)
 
     def run_network(self, inputs: Tensor) -> Tensor:
         """Run the model, inside `scoring_mode`, and return its logits."""
@@ -84,6 +87,7 @@ class ForwardProbe:
         """Outputs of all modules in call order, each distinct tensor once."""
         capture = self._capture_features(keep_copies=False)
         if capture.overwritten:
+            self._feature_signs = None
             capture = self._capture_features(keep_copies=True)
         return capture.features
 
@@ -93,14 +97,26 @@ class ForwardProbe:
         variances: list[NormVariance] | None = None,
     ) -> FeatureCapture:
         capture = FeatureCapture(keep_copies)
+        sign_recorder = SignRecorder(keep_tensors=True)
         seed = derive_seed("forward", self.seed)
         with (
             torch.no_grad(),
             scoring_mode(self.model, seed, variances),
             capture.hook(self.model),
+            sign_recorder.record(self.model),
         ):
             self.__dict__["outputs"] = self.run_network(self.copy_inputs())
+        self._feature_signs = sign_recorder
         return capture
+
+    def _read_feature_codes(self) -> tuple[SignCode, ...] | None:
+        """Return the sign codes that the pass for the features recorded, if there was one.
+
+        On a GPU, other kernels of batch norm may be used in that pass than in a pass with a graph.
+        """
+        if self._feature_signs is None or self.batch.inputs.device.type != "cpu":
+            return None
+        return self._feature_signs.read_codes()
 
     @cached_property
     def last_map(self) -> Tensor:

@@ -8,6 +8,7 @@ gradients, modes, hooks and random states.
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cached_property
+from math import isfinite
 from typing import Literal
 from weakref import ref
 
@@ -28,6 +29,7 @@ from untrained.probe.gradients import (
     compute_flow,
     compute_jacobian,
     compute_sample_losses,
+    copy_after_step,
     differentiate_weight_products,
     find_trainable_parameters,
     run_loss_pass,
@@ -100,6 +102,7 @@ class Probe(ForwardProbe):
         self._conditions = {}
         self._last_outputs = None
         self._motions: dict[tuple[int, ...], Motion] = {}  # by shape of the input
+        self._scaled_motions: dict[float, dict[tuple[int, ...], Motion]] = {}  # by radius
         self._kernels: dict[tuple[object, ...], Kernel] = {}
         self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
         # A view is a probe of some rows of the batch. All views share graphs, by (offset, length),
@@ -107,6 +110,7 @@ class Probe(ForwardProbe):
         # refer to it weakly, so that it is released with everything that it holds.
         self._graphs: dict[tuple[int, int], Graph] = {}
         self._views: dict[tuple[int, int], Probe] = {}
+        self._moving_parts: dict[tuple[int, float], tuple[Probe, ...]] = {}  # by (count, step)
         self._get_whole: Callable[[], Probe | None] = lambda: None
         self._offset = 0
 
@@ -130,6 +134,45 @@ class Probe(ForwardProbe):
             detail = f"{count} batches need at least {count} samples, not {len(self.batch)}"
             raise Unscorable("unsupported", detail)
         return tuple(self._view_rows(k * size, (k + 1) * size) for k in range(count))
+
+    def moving_parts(self, count: int, step: float) -> tuple["Probe", ...]:
+        """Split the batch as `parts` does, and take a gradient step after each part but the last.
+
+        The first part measures the network itself. Each other part measures a copy of it, whose
+        weights are those of the part before it minus `step` times the gradient of the loss there.
+        All trainable parameters move. The network itself does not change.
+
+        Args:
+            count: Number of parts.
+            step: Size of the gradient steps.
+
+        Raises:
+            Unscorable: If there are fewer than `count` samples, or if the loss of a part but the
+                last is not finite, so that there is no next step.
+        """
+        key = (count, step)
+        if key not in self._moving_parts:
+            fixed_parts = self.parts(count)
+            moving = [fixed_parts[0]]
+            for part in fixed_parts[1:]:
+                moving.append(moving[-1]._take_step(part, step))
+            self._moving_parts[key] = tuple(moving)
+        return self._moving_parts[key]
+
+    def _take_step(self, part: "Probe", step: float) -> "Probe":
+        """Return a probe of this network after a gradient step, on the batch of `part`."""
+        if not isfinite(self.loss):
+            raise Unscorable("nan", "the loss is not finite, so there is no gradient step")
+        moved = Probe(
+            copy_after_step(self.model, self.gradients, step),
+            part.batch,
+            loss=self.loss_name,
+            seed=self.seed,
+            macs=self._macs,
+        )
+        # With the offset of the part, the large graph of its forward pass is not kept.
+        moved._offset = part._offset
+        return moved
 
     @property
     def _whole_probe(self) -> "Probe":
@@ -191,10 +234,12 @@ class Probe(ForwardProbe):
     def codes(self) -> tuple[SignCode, ...]:
         """Signs of the inputs of every pointwise nonlinearity, in call order."""
         graph = self._whole_probe._graphs.get((self._offset, len(self.batch)))
-        # A graph that exists already contains the signs.
+        # A graph or a pass for features that exists already contains the signs.
         codes = None
         if graph is not None:
             codes = graph.codes
+        if codes is None:
+            codes = self._read_feature_codes()
         if codes is None:
             with self.scoring_mode():
                 codes = record_codes(self.model, self.run_network, self.copy_inputs())
@@ -307,8 +352,11 @@ class Probe(ForwardProbe):
 
     @cached_property
     def jacobian(self) -> Tensor:
-        """Gradient of the sum of all outputs by the inputs, (samples, entries of an input)."""
-        self._require_real_inputs("a derivative by the input needs")
+        """Gradient of the sum of all outputs with respect to the inputs.
+
+        Its shape is (samples, entries of an input).
+        """
+        self._require_real_inputs("a derivative with respect to the input needs")
         with self.scoring_mode():
             return compute_jacobian(self._get_graph())
 
@@ -392,7 +440,12 @@ class Probe(ForwardProbe):
                 parameters,
                 compute_directions(outputs, self.loss_name, R),
                 find_sample_axes=lambda: self._sample_axes,
+                record_sample=self._record_sample,
             )
+
+    def _record_sample(self, sample: int) -> Graph:
+        inputs = self.batch.inputs[sample : sample + 1]
+        return record_graph(self.model, self.run_network, inputs)
 
     @cached_property
     def responses(self) -> tuple[Response, ...]:
@@ -433,24 +486,29 @@ class Probe(ForwardProbe):
             return out.flatten(1)
         return out.flatten(1).sum(1, keepdim=True)
 
-    def circle_jet(self, shape: tuple[int, ...]) -> Motion:
+    def circle_jet(self, shape: tuple[int, ...], radius: float = 1.0) -> Motion:
         """Return value, velocity and acceleration of the output along a circle of inputs.
 
-        The circle is u1 cos theta + u2 sin theta with random orthonormal u1 and u2; the point is
-        theta = 0.
+        The circle is R (u1 cos theta + u2 sin theta) with random orthonormal u1 and u2; the point
+        is theta = 0.
 
         Args:
             shape: Shape of an input without the axis of samples.
+            radius: R.
 
         Returns:
             Three tensors of shape (outputs,).
         """
         self._require_real_inputs("a circle in input space needs")
-        if shape not in self._motions:
+        # Motions on the unit circle have a place of their own, because `set_motion` adds to it.
+        motions = self._motions
+        if radius != 1.0:
+            motions = self._scaled_motions.setdefault(radius, {})
+        if shape not in motions:
             with self.scoring_mode():
                 u1, u2 = self.plane(shape)
-                self._motions[shape] = measure_motion(self.run_network, u1, u2)
-        return self._motions[shape]
+                motions[shape] = measure_motion(self.run_network, radius * u1, radius * u2)
+        return motions[shape]
 
     @property
     def measured_circles(self) -> tuple[tuple[int, ...], ...]:
@@ -487,7 +545,7 @@ class Probe(ForwardProbe):
 
         They are also counted for a network on the meta device.
         """
-        with self.scoring_mode(), count_operations() as counter:
+        with self.scoring_mode(fast_pooling=False), count_operations() as counter:
             self.model(self.copy_inputs()[:1])
         return tuple(counter.operations)
 

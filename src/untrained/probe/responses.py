@@ -1,7 +1,7 @@
 """Responses: how similarly a network reacts to different samples, before every nonlinearity.
 
-A response is the input of a pointwise nonlinearity, or the gradient of the loss by it. Only the
-correlations between samples are kept, (samples, samples) for each response.
+A response is the input of a pointwise nonlinearity, or the gradient of the loss with respect to it.
+Only the correlations between samples are kept, (samples, samples) for each response.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class Response:
         block: Number of blocks of the trunk that were complete before the call.
         activations: Correlations of the inputs of the nonlinearity, (samples, samples), float64 on
             the CPU; None if the input of some sample is constant.
-        gradients: The same for the gradients of the loss by these inputs.
+        gradients: The same for the gradients of the loss with respect to these inputs.
     """
 
     block: int

@@ -143,7 +143,7 @@ def _fold_layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> object:
-    # Each network has a weight and bias of its own, so they are applied afterwards.
+    # Each network has its own weight and bias, so they are applied afterwards.
     out = F.layer_norm(input, normalized_shape, None, None, eps)
     if weight is not None:
         out = torch.mul(*align_stacks(out, weight))

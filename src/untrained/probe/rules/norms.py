@@ -132,7 +132,7 @@ def _group_norm(
     value = F.group_norm(input.value, num_groups, weight, bias, eps)
     derivatives = _differentiate_groups(input, len(input) * num_groups, None, eps)
     if weight is not None:
-        # A group has several channels, each with a weight of its own.
+        # A group has several channels, each with its own weight.
         ones = (1,) * (input.ndim - 2)
         derivatives = derivatives * weight.reshape(-1, *ones)
     return Jet.of(value, derivatives)

@@ -61,7 +61,9 @@ def _avg_pool2d(
         return pooled
     # On the CPU, adding shifted copies gives the same bits as torch's kernel, which takes five to
     # ten times as long.
-    window = Window(_make_pair(kernel_size), _make_pair(stride or kernel_size), _make_pair(padding))
+    window = MeanWindow(
+        _make_pair(kernel_size), _make_pair(stride or kernel_size), _make_pair(padding)
+    )
     count: Tensor | int = window.area
     if not count_include_pad:
         count = window.count_inside(tuple(input.shape[-2:]), input.dtype)
@@ -70,7 +72,7 @@ def _avg_pool2d(
     return Jet.of(value, derivatives)
 
 
-class Window(NamedTuple):
+class MeanWindow(NamedTuple):
     """A sliding window over the last two axes."""
 
     kernel: tuple[int, int]
