@@ -193,6 +193,19 @@ def test_dextr_opt_scales_by_width_over_sampled_channels():
     assert score("dextr_opt(channels=4)", model, x) == pytest.approx(A * B / (A + B), rel=1e-9)
 
 
+def test_the_radius_of_the_text_is_the_root_of_the_number_of_inputs():
+    """The output of a linear network moves on an ellipse of R times the size: kappa is 1 / R of the other."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 4)).double()
+    x = torch.randn(1, 3, 2, 2, dtype=torch.float64)
+    kappa = exp(score("dextr_curvature", model, x)) - 1
+    large_kappa = exp(score("dextr_curvature(radius=text)", model, x)) - 1
+    assert large_kappa == pytest.approx(kappa / sqrt(12), rel=1e-9)
+    A = score("dextr_conditions", model, x)
+    B = log(1 + large_kappa)
+    assert score("dextr(radius=text)", model, x) == pytest.approx(A * B / (A + B), rel=1e-9)
+
+
 class Wave(nn.Module):
     """A nonlinearity, so that the output has a curvature."""
 

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from untrained.errors import Unscorable
+from tests.contracts.trace import capture_state, list_changes
+from untrained.errors import Unscorable, UsageError
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.proxies import load_proxy
@@ -161,17 +162,19 @@ def test_zico_is_mean_over_spread_of_the_batches(linear):
     ("options", "l1", "l2", "l3"),
     [
         ("", 1, 1, 0),
-        ("l2=0.0", 1, 0, 0),
-        ("l2=50.0,l3=1.0", 1, 50, 1),
-        ("l1=0.5,l2=2.0,l3=3.0", 0.5, 2, 3),
+        (",l2=0.0", 1, 0, 0),
+        (",l2=50.0,l3=1.0", 1, 50, 1),
+        (",l1=0.5,l2=2.0,l3=3.0", 0.5, 2, 3),
     ],
 )
-def test_sigeo_is_equation_7(linear, options, l1, l2, l3):
+def test_frozen_sigeo_is_equation_7_with_the_same_weights_for_all_batches(
+    linear, options, l1, l2, l3
+):
     model, batch, s = linear
     parts = [s.part(2 * k, 2 * k + 2) for k in range(4)]
     fisher_rao = np.mean([(s.W * part.gw).sum() ** 2 for part in parts])
     expected = l1 * compute_zico(parts) + l2 * log(fisher_rao) - l3 * parts[-1].loss
-    assert score(f"sigeo({options})" if options else "sigeo", model, batch) == pytest.approx(
+    assert score(f"sigeo(variant=frozen{options})", model, batch) == pytest.approx(
         expected, rel=1e-9
     )
 
@@ -193,12 +196,12 @@ def test_the_weights_of_sigeo_have_presets(linear, preset):
     )
 
 
-def test_zico_is_the_special_case_of_sigeo(linear):
+def test_zico_is_the_special_case_of_frozen_sigeo(linear):
     model, batch, _ = linear
-    assert score("sigeo(l2=0,l3=0,batches=2)", model, batch) == score("zico", model, batch)
-    assert score("sigeo(preset=vision,l2=0,l3=0)", model, batch) == score(
-        "zico(batches=4)", model, batch
-    )
+    two_batches = score("sigeo(variant=frozen,l2=0,l3=0,batches=2)", model, batch)
+    assert two_batches == score("zico", model, batch)
+    four_batches = score("sigeo(variant=frozen,preset=vision,l2=0,l3=0)", model, batch)
+    assert four_batches == score("zico(batches=4)", model, batch)
 
 
 def test_on_nasbench201_the_fisher_rao_norm_comes_from_three_shared_layers():
@@ -232,7 +235,7 @@ def test_sigeo_uses_the_weights_of_the_model(linear):
     with torch.no_grad():
         model.weight.mul_(2)
     fisher_rao = np.mean([(part.W * part.gw).sum() ** 2 for part in parts])
-    sigeo_score = score("sigeo(preset=recommendation,l1=0)", model, batch)
+    sigeo_score = score("sigeo(variant=frozen,preset=recommendation,l1=0)", model, batch)
     assert sigeo_score == pytest.approx(log(fisher_rao) - parts[-1].loss, rel=1e-9)
 
 
@@ -244,6 +247,132 @@ def test_sigeo_notebook_variant_sums_gradients_before_the_absolute_value(linear)
     assert score("sigeo(variant=notebook,batches=2)", model, batch) == pytest.approx(
         expected, rel=1e-9
     )
+
+
+# -------------------------------------------------------------------------------------- SiGeo along a path of weights
+
+
+def make_network_with_norm() -> nn.Module:
+    """A small network in train mode whose batch norm has buffers that are not the initial ones."""
+    torch.manual_seed(7)
+    model = nn.Sequential(
+        nn.Linear(INPUTS, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, CLASSES)
+    ).double()
+    model[1].running_mean.normal_()
+    model[0].weight.grad = torch.randn_like(model[0].weight)
+    return model
+
+
+def compute_moving_terms(batch: Batch, batches: int, step: float) -> tuple[float, float, float]:
+    """Return ZiCo, the Fisher-Rao norm and the last loss by a plain training loop.
+
+    The i-th gradient is taken at theta_i, the norm at theta_k.
+    """
+    model = make_network_with_norm().train()
+    optimiser = torch.optim.SGD(model.parameters(), lr=step)
+    weights = [model[0].weight, model[3].weight]
+    size = len(batch) // batches
+    gradients = []
+    for k in range(batches):
+        if k > 0:
+            optimiser.step()
+        optimiser.zero_grad()
+        rows = slice(k * size, (k + 1) * size)
+        loss = nn.functional.cross_entropy(model(batch.inputs[rows]), batch.targets[rows])
+        loss.backward()
+        gradients.append([weight.grad.clone() for weight in weights])
+    zico = 0.0
+    for layer in range(2):
+        g = np.stack([by_layer[layer].numpy() for by_layer in gradients])
+        zico += log((np.abs(g).mean(0) / g.std(0)).sum())
+    # The model stands at theta_k: there is no step after the last batch.
+    products = []
+    for by_layer in gradients:
+        products.append(
+            sum(
+                float((weight.detach() * g).sum())
+                for weight, g in zip(weights, by_layer, strict=True)
+            )
+        )
+    return zico, float(np.mean(np.square(products))), loss.item()
+
+
+@pytest.mark.parametrize("step", [0.1, 0.5])
+@pytest.mark.parametrize("batches", [2, 4])
+def test_sigeo_takes_a_gradient_step_between_batches(batches, step):
+    batch = make_random_batch(samples=16)
+    zico, fisher_rao, loss = compute_moving_terms(batch, batches, step)
+    expected = 0.5 * zico + 2 * log(fisher_rao) - 3 * loss
+    options = f"batches={batches},step={step},l1=0.5,l2=2.0,l3=3.0"
+    moving = score(f"sigeo({options})", make_network_with_norm(), batch)
+    assert moving == pytest.approx(expected, rel=1e-9)
+    frozen = score(f"sigeo(variant=frozen,{options})", make_network_with_norm(), batch)
+    assert frozen != pytest.approx(expected, rel=1e-3)
+
+
+def test_the_default_step_of_sigeo_is_a_tenth():
+    batch = make_random_batch(samples=16)
+    zico, fisher_rao, _ = compute_moving_terms(batch, 4, 0.1)
+    sigeo_score = score("sigeo", make_network_with_norm(), batch)
+    assert sigeo_score == pytest.approx(zico + log(fisher_rao), rel=1e-9)
+
+
+def test_sigeo_with_steps_of_size_0_is_the_frozen_variant():
+    batch = make_random_batch(samples=16)
+    model = make_network_with_norm()
+    for preset in PRESETS:
+        moving = score(f"sigeo(step=0,preset={preset})", model, batch)
+        assert moving == score(f"sigeo(variant=frozen,preset={preset})", model, batch)
+
+
+def test_sigeo_restores_the_network_and_does_not_affect_other_proxies():
+    batch = make_random_batch(samples=16)
+    model = make_network_with_norm()
+    names = (
+        "sigeo(variant=frozen)",
+        "zico",
+        "grad_norm",
+        "snip",
+        "grasp",
+        "nasi_batch",
+        "l2_norm",
+        "ntk_trace",
+    )
+    alone = {name: score(name, model, batch) for name in names}
+    before = capture_state(model)
+    moving = score("sigeo", model, batch)
+    for moving_first in (True, False):
+        probe = Probe(model, batch)
+        if moving_first:
+            assert load_proxy("sigeo")(probe) == moving
+        assert {name: load_proxy(name)(probe) for name in names} == alone
+        assert load_proxy("sigeo")(probe) == moving
+    assert list_changes(before, capture_state(model)) == set()
+
+
+def test_moving_weights_make_the_fisher_rao_norm_see_layers_before_a_batch_norm():
+    """With fixed weights their products with the gradients are 0."""
+    batch = make_random_batch(samples=16)
+    probe = Probe(make_network_with_norm(), batch)
+    for parts, sees_layer in ((probe.parts(4), False), (probe.moving_parts(4, 0.1), True)):
+        theta = parts[-1].weights["0.weight"]
+        products = [float((theta * part.gradients["0.weight"]).sum()) for part in parts]
+        # The epsilon of the norm leaves a small rest.
+        assert any(abs(product) > 1e-3 for product in products) == sees_layer
+
+
+def test_a_step_that_leaves_the_numbers_is_reported():
+    batch = make_random_batch(samples=16)
+    model = nn.Sequential(nn.Linear(INPUTS, CLASSES), nn.Linear(CLASSES, CLASSES)).float()
+    batch = Batch(batch.inputs.float() * 1e15, batch.targets)
+    with pytest.raises(Unscorable) as caught:
+        score("sigeo(step=1000000)", model, batch)
+    assert caught.value.kind == "nan"
+
+
+def test_sigeo_refuses_a_negative_step():
+    with pytest.raises(UsageError, match="step must be a number from 0 to 1e\\+06"):
+        load_proxy("sigeo(step=-0.1)")
 
 
 METRICS = ("grad", "grad_norm", "snip", "grasp", "trace", "knas", "fisher", "synflow")
@@ -261,6 +390,8 @@ def test_hnas_is_condition_over_metric_plus_distance_from_a_target(linear, metri
         f"hnas(metric={metric},mu={mu},nu={nu})": kappa / M + mu * abs(M**2 - nu),
         f"hnas(metric={metric},mu={mu},nu={nu},variant=published)": kappa / (M + 1e-6)
         + mu * abs(M**2 - nu**2),
+        # The text of the paper: F(x) = x^2t with t = 1.
+        f"hnas(metric={metric},mu={mu},nu={nu},variant=square)": kappa / M + mu * (M**2 - nu) ** 2,
     }
     for name, expected in values.items():
         assert score(name, model, batch) == pytest.approx(expected, rel=1e-9)

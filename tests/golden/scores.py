@@ -80,7 +80,7 @@ grad_norm snip grasp fisher plain jacob_cov synflow synflow(norms=kept) l2_norm 
 """.split()
 ONLY_A = """
 naswot naswot(variant=published) naswot(variant=published,samples=128) te_nas_regions swap params
-zico zico(batches=4,samples=256) sigeo sigeo(variant=notebook) sigeo(variant=published)
+zico zico(batches=4,samples=256) sigeo(variant=frozen) sigeo(variant=notebook) sigeo(variant=published)
 te_nas_condition(variant=published,samples=16)
 """.split()
 ONLY_F = ["meco(variant=published)", "meco(variant=published,samples=64)"]

@@ -17,12 +17,12 @@ from tests.golden.spaces import (
     read_golden_file,
     run_and_count,
 )
+from untrained.drawings.diagrams import TransformerLayers
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.probe.circle import measure_by_reverse_mode, measure_by_taylor_mode
 from untrained.spaces import Space, load_space
 from untrained.spaces.autoformer.counts import count_flops
-from untrained.spaces.core.diagrams import TransformerLayers
 from untrained.types import Batch, Task
 
 tiny, small, base = (load_space(f"autoformer_{size}") for size in ("tiny", "small", "base"))

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tests.golden.spaces import check_network, read_golden_file
+from untrained.drawings.diagrams import Stage
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import load_space
-from untrained.spaces.core.diagrams import Stage
 from untrained.types import Batch, Task
 from untrained.workflows.score import score_networks
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.golden.spaces import check_network, read_golden_file
+from untrained.drawings.diagrams import CellGraph, Stage
 from untrained.errors import UsageError
 from untrained.spaces import Space, load_space
-from untrained.spaces.core.diagrams import CellGraph, Stage
 from untrained.types import Task
 from untrained.workflows.score import score_networks
 

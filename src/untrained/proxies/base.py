@@ -276,6 +276,7 @@ def aggregate(
     paper: str,
     aspects: str,
     reference_size: int = 0,
+    version: int = 1,
 ) -> Callable[[Callable[..., Any]], Proxy]:
     """Turn a function of the scores of several proxies into a `Proxy` that compares networks.
 
@@ -290,6 +291,7 @@ def aggregate(
         paper: Where the formula comes from.
         aspects: Aspects of a network that the score reflects.
         reference_size: Number of reference architectures, random ones of the space.
+        version: Increase it if the formula changes, so that stored scores are not reused.
     """
     members = [_load_part(part) for part in parts]
 
@@ -305,7 +307,7 @@ def aggregate(
             aspects=aspects,
             needs=tuple(needs),
             samples=max(member.samples for member in members),
-            version=1,
+            version=version,
             cost=sum(member.cost for member in members),
             parts=parts,
             reference_size=reference_size,

@@ -3,11 +3,11 @@
 A reference sample of random architectures of the space is scored by every member. It serves two
 purposes. First, a score becomes a percentile, its position among the reference scores, so the
 consensus of an architecture does not depend on the other candidates. Second, the rank correlations
-between the members give the weights: a member that agrees with the anchor counts more, one that
-contradicts it does not count, and near-duplicates share their weight. The anchor is the number of
-multiply-adds. Unlike any other single proxy, it ranks no space badly (docs/results/consensus.md).
-The idea to estimate quality from agreement comes from the spectral meta-learner (Parisi et al.,
-PNAS 2014, arXiv:1303.3257).
+between the members give the weights: a member that agrees with the anchors counts more, and one
+that contradicts them does not count. The anchors are the number of multiply-adds and NEAR, because
+neither ranks any known family of networks badly (docs/results/consensus.md). The idea to estimate
+quality from agreement comes from the spectral meta-learner (Parisi et al., PNAS 2014,
+arXiv:1303.3257).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,21 +18,24 @@ from math import exp, log
 import numpy as np
 from numpy.typing import NDArray
 
-from untrained.proxies import dextr, meco, naswot, size, synflow  # noqa: F401 - the members
+from untrained.proxies import dextr, meco, naswot, near, size, synflow  # noqa: F401 - the members
 from untrained.proxies.base import aggregate, register_proxy
 
-# ZiCo would add 0.004 to the mean rank correlation, but takes several times as long as all others
-# together. NASWOT reads as many samples as SWAP, so that both share one forward pass.
+# ZiCo would lower the mean rank correlation by 0.007 (docs/results/consensus.md), and takes several
+# times as long as all others together. NEAR, NASWOT and SWAP read the same samples, so that they
+# share one forward pass; NEAR comes first, because its pass also records the signs that the other
+# two read. NEAR with 128 channels ranks as well as with 512 and takes a fraction of the time.
 MEMBERS = (
     "flops",
     "params",
+    "near(width=128,samples=16)",
     "naswot(samples=16)",
     "swap",
     "dextr_conditions",
     "meco_opt",
     "logsynflow",
 )
-ANCHOR = "flops"
+ANCHORS = ("flops", "near(width=128,samples=16)")
 SIZE_MEMBERS = ("flops", "params")
 # Weights of 50 and of 200 reference networks differ by less than 0.01 of rank correlation.
 REFERENCE_SIZE = 64
@@ -121,24 +124,23 @@ class Consensus:
 
     @classmethod
     def fit(
-        cls, reference: ReferenceScores, anchor: str, size_members: Sequence[str] = ()
+        cls, reference: ReferenceScores, anchors: Sequence[str], size_members: Sequence[str] = ()
     ) -> "Consensus":
         """Learn scales and weights from a reference sample.
 
-            w_j = max(0, R[j, anchor]) / sum_i R[i, j]^4
+            w_j = max(0, mean of R[j, a] over the anchors a)
 
-        R are the rank correlations between members on the reference sample. The sum is the number
-        of near-duplicates of a member, including itself: due to the fourth power, members that
-        agree only because both grow with size hardly add to it. With fewer than `MIN_REFERENCE`
-        architectures, or if the anchor failed on most of them, all members have the same weight.
+        R are the rank correlations between members on the reference sample. With fewer than
+        `MIN_REFERENCE` architectures, or if all anchors failed on most of them, all members have
+        the same weight.
 
         Args:
             reference: Scores of the reference architectures, such that higher is better.
-            anchor: The member that the others are compared with.
+            anchors: The members that the others are compared with.
             size_members: Members that measure nothing but the size of a network.
         """
         columns = {name: np.asarray(column, np.float64) for name, column in reference.items()}
-        count = len(columns[anchor])
+        count = len(columns[anchors[0]])
         left_out = {}
         usable = {}
         for name, column in columns.items():
@@ -150,15 +152,17 @@ class Consensus:
 
         names = list(usable)
         R = _correlate_members(usable)
+        usable_anchors = [name for name in anchors if name in usable]
         weights = {}
-        if anchor in usable and count >= MIN_REFERENCE:
-            duplicates = (R**4).sum(0)
+        if usable_anchors and count >= MIN_REFERENCE:
+            anchor_indices = [names.index(name) for name in usable_anchors]
+            anchor_text = " and ".join(usable_anchors)
             for j, name in enumerate(names):
-                r = R[j, names.index(anchor)]
+                r = float(R[j, anchor_indices].mean())
                 if r > 0:
-                    weights[name] = float(r / duplicates[j])
+                    weights[name] = r
                 else:
-                    left_out[name] = f"has the rank correlation {r:.2f} with {anchor}"
+                    left_out[name] = f"has the rank correlation {r:.2f} with {anchor_text}"
         else:
             weights = dict.fromkeys(names, 1.0)
         total = sum(weights.values())
@@ -237,19 +241,20 @@ class Consensus:
     paper="untrained",
     aspects="expressivity, trainability, size",
     reference_size=REFERENCE_SIZE,
+    version=2,
 )
 def consensus(reference: ReferenceScores) -> Consensus:
-    """Geometric mean of the percentiles of a network on seven proxies, among random networks.
+    """Geometric mean of the percentiles of a network on eight proxies, among random networks.
 
-        exp( sum_j w_j ln(p_j) / sum_j w_j ),   w_j = max(0, R[j, flops]) / sum_i R[i, j]^4
+        exp( sum_j w_j ln(p_j) / sum_j w_j ),   w_j = max(0, (R[j, flops] + R[j, near]) / 2)
         p_j: percentile of the network on member j among the reference networks
         R: rank correlations between the members on the reference networks
 
-    The members are FLOPs, parameters, NASWOT, SWAP, the condition numbers of Dextr, MeCo and
-    SynFlow. The weights come from 64 random networks of the space and from no accuracy. A member
+    The members are FLOPs, parameters, NASWOT, SWAP, the condition numbers of Dextr, MeCo, SynFlow
+    and NEAR. The weights come from 64 random networks of the space and from no accuracy. A member
     that fails for a network drops out of its score.
     """
-    return Consensus.fit(reference, ANCHOR, SIZE_MEMBERS)
+    return Consensus.fit(reference, ANCHORS, SIZE_MEMBERS)
 
 
 def _compute_ranks(values: Sequence[float] | Floats) -> Floats:

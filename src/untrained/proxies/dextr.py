@@ -5,11 +5,14 @@ the output bends.
     kappa = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)                                          (Eq. 5)
     Dextr = A B / (A + B),   A = ln(1 + sum_l r_l),   B = ln(1 + kappa)                      (Eq. 8)
 
-v and a are velocity and acceleration of the output as the input moves along a circle of radius 1.
+v and a are velocity and acceleration of the output as the input moves along a circle.
 
 Where the paper and the authors' code differ, and what we do:
-* The paper integrates the curvature over the circle; the code takes the single point theta = 0. So
-  do we.
+* The paper defines the curvature at a point theta and does not say which; the code takes theta = 0.
+  So do we.
+* The circle of the paper has the radius sqrt(N_1 q), for N_1 inputs with a mean square of q, that
+  of the code the radius 1. So does ours; `radius=text` is the paper's, with q = 1 as in normalised
+  images.
 * The code reads every module, so containers repeat the value of their last child, and it takes ten
   output coordinates, drawn with replacement. Our default reads leaf modules once per call and all
   coordinates: it ranks better (docs/results/). `variant="published"` does what the code does.
@@ -23,6 +26,8 @@ Where the paper and the authors' code differ, and what we do:
   network, which we report as `unsupported`.
 """
 
+from contextlib import suppress
+from math import prod, sqrt
 from typing import Literal
 
 import torch
@@ -37,23 +42,25 @@ from untrained.proxies.meco import count_features, sample_channels
 
 PAPER = "Dextr (Asthana et al.)"
 Variant = Literal["default", "published"]
+Radius = Literal["code", "text"]
 CIRCLE_SIZE = (64, 64)  # of images, as in the authors' code
 SMALLEST_IMAGE = 32  # smaller images keep their own size
 
 
 @register_proxy
 @proxy(paper=PAPER, aspects="expressivity, trainability, generalisation", cost=13)
-def dextr(probe: Probe, variant: Variant = "default") -> float:
+def dextr(probe: Probe, variant: Variant = "default", radius: Radius = "code") -> float:
     """Conditioning of the feature maps and curvature of the output along a circle, in one number.
 
         A B / (A + B),   A = ln(1 + sum_l r_l),   B = ln(1 + kappa)                          (Eq. 8)
 
     Default: leaf modules once per call, all output coordinates, float64. The code reads every
     module, also containers, and ten random coordinates (`variant=published`), and returns A alone
-    where kappa is undefined; ours is a failure.
+    where kappa is undefined; ours is a failure. The circle has radius 1, as in the code; the text
+    has the square root of the number of inputs (`radius=text`).
     """
     # B first: it reports a disconnected network as such.
-    B = log_curvature(probe, variant)
+    B = log_curvature(probe, variant, radius)
     A = log_conditions(probe, variant)
     return _combine(A, B)
 
@@ -73,14 +80,14 @@ def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
 
 @register_proxy
 @proxy(paper=PAPER, aspects="expressivity", cost=12)
-def dextr_curvature(probe: Probe, variant: Variant = "default") -> float:
+def dextr_curvature(probe: Probe, variant: Variant = "default", radius: Radius = "code") -> float:
     """The curvature half of Dextr.
 
         ln(1 + kappa),   kappa = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)                     (Eq. 5)
 
-    The paper integrates over the circle; the code, and ours, take the single point theta = 0.
+    The paper does not say at which point of the circle; the code, and ours, take theta = 0.
     """
-    return log_curvature(probe, variant)
+    return log_curvature(probe, variant, radius)
 
 
 @register_proxy
@@ -121,9 +128,9 @@ def log_conditions(probe: Probe, variant: Variant = "default") -> float:
     return float(torch.log1p(r @ torch.tensor(counts, dtype=torch.float64)))
 
 
-def log_curvature(probe: Probe, variant: Variant = "default") -> float:
+def log_curvature(probe: Probe, variant: Variant = "default", radius: Radius = "code") -> float:
     """B of Eq. 8"""
-    _, v, a = _circle_motion(probe)
+    _, v, a = _circle_motion(probe, radius)
     if len(v) == 1 and v.any():
         detail = "one output moves on a line without curvature: use sigeo or zico, or two outputs"
         raise Unscorable("unsupported", detail)
@@ -148,7 +155,7 @@ def curvature(v: Tensor, a: Tensor) -> Tensor:
     return vv**-1.5 * (vv * aa - va * va).clamp_min(0).sqrt()
 
 
-def _circle_motion(probe: Probe) -> tuple[Tensor, Tensor, Tensor]:
+def _circle_motion(probe: Probe, radius: Radius) -> tuple[Tensor, Tensor, Tensor]:
     """Value, velocity and acceleration of the output on the circle.
 
     The circle has 64x64 pixels if images have at least 32 and the network accepts that size.
@@ -156,8 +163,13 @@ def _circle_motion(probe: Probe) -> tuple[Tensor, Tensor, Tensor]:
     shape = tuple(probe.batch.inputs.shape[1:])
     is_image = len(shape) == 3
     if is_image and min(shape[1:]) >= SMALLEST_IMAGE and shape[1:] != CIRCLE_SIZE:
-        try:
-            return probe.circle_jet((shape[0], *CIRCLE_SIZE))
-        except (RuntimeError, ValueError, AssertionError):  # a network for one input size only
-            return probe.circle_jet(shape)
-    return probe.circle_jet(shape)
+        large = (shape[0], *CIRCLE_SIZE)
+        # A network for one input size only.
+        with suppress(RuntimeError, ValueError, AssertionError):
+            return probe.circle_jet(large, compute_radius(large, radius))
+    return probe.circle_jet(shape, compute_radius(shape, radius))
+
+
+def compute_radius(shape: tuple[int, ...], radius: Radius) -> float:
+    """Return the radius of the circle: sqrt(N_1) in the text of the paper, 1 in the code."""
+    return sqrt(prod(shape)) if radius == "text" else 1.0

@@ -21,6 +21,7 @@ from untrained.proxies.tenas import condition_number
 PAPER = "HNAS (Shu et al.)"
 LAYERS = "convolutions, linear layers"
 NEEDS = ("data", "labels", "gradients")
+Variant = Literal["default", "square", "published"]
 Metric = Literal[
     "grad",
     "grad_norm",
@@ -116,14 +117,16 @@ def hnas(
     metric: Metric = "trace",
     mu: float = 0.0,
     nu: float = 0.0,
-    variant: Literal["default", "published"] = "default",
+    variant: Variant = "default",
 ) -> float:
     """The bound on the generalisation error that HNAS minimises.
 
-        kappa / M + mu |M^2 - nu|                                                            (Eq. 7)
+        kappa / M + mu F(M^2 - nu),   F(x) = |x|                                             (Eq. 7)
 
     M is one of the metrics (GraSP by its absolute value), kappa is `ntk_condition`. Bayesian
-    optimisation on a few short trainings finds mu and nu; with mu = 0 it is kappa / M. The code,
+    optimisation on a few short trainings finds mu and nu; with mu = 0 it is kappa / M. The text of
+    the paper defines F(x) = x^2t with t = 1, a square: `variant=square`. The code has the absolute
+    value, and so do we: with a square, few networks with a very large M decide. The code,
     `variant=published`, computes kappa / (M + 1e-6) + mu |M^2 - nu^2|.
     """
     M = abs(PROXIES[metric](probe))
@@ -140,11 +143,17 @@ def bound(
     """Eq. 7 of one architecture, or of many as arrays; lower is better"""
     if variant == "published":
         return kappa / (M + 1e-6) + mu * abs(M**2 - nu**2)
+    if variant == "square":
+        return kappa / M + mu * (M**2 - nu) ** 2
     return kappa / M + mu * abs(M**2 - nu)
 
 
 def choose_mu_and_nu(
-    M: NDArray[np.float64], kappa: NDArray[np.float64] | float, share: float, quantile: float
+    M: NDArray[np.float64],
+    kappa: NDArray[np.float64] | float,
+    share: float,
+    quantile: float,
+    variant: str = "default",
 ) -> tuple[float, float]:
     """Choose mu and nu of Eq. 7 independently of the units of M and kappa.
 
@@ -153,12 +162,14 @@ def choose_mu_and_nu(
         kappa: Their condition numbers.
         share: Size of the second term of Eq. 7 relative to the first, both as medians.
         quantile: The quantile of M^2 that nu is set to.
+        variant: Formula of the second term; the published one takes the root of this nu.
 
     Returns:
         mu and nu.
     """
     nu = float(np.nanquantile(M**2, quantile))
+    power = 2 if variant == "square" else 1
     # If most architectures have equal M, the distance is 0, and mu has no effect.
-    distance = float(np.nanmedian(abs(M**2 - nu))) or 1.0
+    distance = float(np.nanmedian(abs(M**2 - nu) ** power)) or 1.0
     mu = share * float(np.nanmedian(abs(kappa / M))) / distance
     return mu, nu

@@ -1,8 +1,8 @@
 """Input Jacobians: how differently a network reacts to different samples.
 
-J_i is the gradient of the sum of all outputs by input i. Batch norm uses the statistics of the
-batch, so J_i also contains the influence of input i on the other samples. R is the correlation
-matrix of the rows J_i.
+J_i is the gradient of the sum of all outputs with respect to input i. Batch norm uses the
+statistics of the batch, so J_i also contains the influence of input i on the other samples. R is
+the correlation matrix of the rows J_i.
 """
 
 import torch

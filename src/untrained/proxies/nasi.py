@@ -34,7 +34,7 @@ def ntk_trace(probe: Probe, reading: Reading = "fixed") -> float:
     cost=3,
 )
 def nasi_samples(probe: Probe, reading: Reading = "fixed") -> float:
-    """Trace norm of the tangent kernel by the loss gradient of each sample.
+    """Trace norm of the tangent kernel, computed from the loss gradient of each sample.
 
         sum_i ||g_i||_2^2,   g_i = dL(f(x_i), y_i)/dtheta                                   (Eq. 11)
 
@@ -52,7 +52,7 @@ def nasi_samples(probe: Probe, reading: Reading = "fixed") -> float:
     cost=3,
 )
 def nasi_batch(probe: Probe) -> float:
-    """Trace norm of the tangent kernel by the loss gradient of one mini-batch.
+    """Trace norm of the tangent kernel, computed from the loss gradient of one mini-batch.
 
         ||(1/m) sum_i g_i||_2^2                                                             (Eq. 12)
 

@@ -9,6 +9,7 @@ from math import exp
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
@@ -16,6 +17,8 @@ from untrained.proxies.base import proxy, register_proxy
 
 LAYERS = "pointwise nonlinearities"
 MAX_PATTERN_SAMPLES = 62  # the bits of a pattern are packed into one int64
+MAX_TABLE_SAMPLES = 20  # a table of 2^20 patterns takes 1 MiB
+EXACT_BITS = 16
 
 
 @register_proxy
@@ -83,10 +86,24 @@ def _count_patterns(probe: Probe) -> int:
     signs = codes[0].signs
     if len(signs) > MAX_PATTERN_SAMPLES:
         raise Unscorable("unsupported", "patterns are counted over at most 62 samples")
-    # Each neuron's signs across samples become one integer.
-    bits = 2 ** torch.arange(len(signs), device=signs.device)
-    patterns = [(code.signs.long() * bits[:, None]).sum(0) for code in codes]
-    return len(torch.unique(torch.cat(patterns)))
+    patterns = torch.cat([_pack_signs(code.signs) for code in codes])
+    if len(signs) > MAX_TABLE_SAMPLES:
+        return len(torch.unique(patterns))
+    # A table of all patterns is faster than sorting the neurons.
+    occurs = torch.zeros(2 ** len(signs), dtype=torch.bool, device=signs.device)
+    occurs[patterns] = True
+    return int(occurs.sum())
+
+
+def _pack_signs(signs: Tensor) -> Tensor:
+    """Turn the signs of each neuron, (samples, neurons), into one integer."""
+    packed = torch.zeros(signs.shape[1], dtype=torch.int64, device=signs.device)
+    # Products of float32 are fast, and exact for integers below 2^24.
+    for start in range(0, len(signs), EXACT_BITS):
+        rows = signs[start : start + EXACT_BITS].float()
+        bits = 2.0 ** torch.arange(len(rows), device=signs.device)
+        packed += (bits @ rows).long() << start
+    return packed
 
 
 @register_proxy
@@ -97,7 +114,7 @@ def te_nas_regions(probe: Probe) -> float:
         |{ (z_1i, z_2i, ...) : i a sample }|
 
     Informative only on thin networks with many samples: on the full NAS-Bench-201 network each of
-    64 images is in a region of its own. The code counts on a network of one channel and 3,000 crops
+    64 images is in its own region. The code counts on a network of one channel and 3,000 crops
     of 3x3 pixels.
     """
     K = torch.stack([code.agreement for code in probe.codes]).sum(0)

@@ -8,6 +8,7 @@ The effective rank (Roy & Vetterli) of a matrix with singular values s_k is
 It is n if n singular values are equal and the others are zero.
 """
 
+from math import ceil
 from typing import Annotated
 
 import torch
@@ -97,11 +98,18 @@ def _select_rows(feature: Tensor, axis: int, width: int, draw: torch.Generator) 
     """
     if feature.ndim == 1:
         feature = feature[:, None]
-    positions = feature.movedim(axis, -1)
-    rows = positions.flatten(0, -2)[:, :width]
-    count = min(rows.shape)
+    positions = feature.movedim(axis, -1)[..., :width]
+    samples = positions.shape[0]
+    row_count = positions.shape[:-1].numel()
+    count = min(row_count, positions.shape[-1])
     # The first row is at the beginning of a line of the feature map.
     line = positions.shape[-2] if positions.ndim > 2 else 1
-    starts = (len(rows) - count) // line + 1
+    starts = (row_count - count) // line + 1
     start = int(torch.randint(starts, (), generator=draw)) * line
-    return rows[start : start + count]
+    # Only the samples that contain these rows are copied.
+    rows_per_sample = row_count // samples
+    first_sample = start // rows_per_sample
+    end_sample = ceil((start + count) / rows_per_sample)
+    rows = positions[first_sample:end_sample].flatten(0, -2)
+    first_row = start - first_sample * rows_per_sample
+    return rows[first_row : first_row + count]

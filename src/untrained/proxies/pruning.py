@@ -2,8 +2,8 @@
 arXiv:2101.08134).
 
 W_l are the weights of convolutions, linear layers and attention projections (no biases, no norms),
-g_l is the gradient of the mean loss of one mini-batch by W_l. Batch norm uses the statistics of the
-batch. All of these share one forward and one backward pass.
+g_l is the gradient of the mean loss of one mini-batch with respect to W_l. Batch norm uses
+the statistics of the batch. All of these share one forward and one backward pass.
 """
 
 from typing import Literal

@@ -28,7 +28,7 @@ def wrcor(probe: Probe) -> float:
 
         ln |det K|,   K = sum_l 2^l (|A_l| + |G_l|)                                     (Eq. 10, 11)
         A_l: correlations of the samples at the input of a nonlinearity after l blocks
-        G_l: correlations of the loss gradients by that input
+        G_l: correlations of the loss gradients with respect to that input
 
     A block is a cell, a residual block or a transformer layer; in a network without these, every
     layer is a block. Correlations that are undefined because a response is constant are left out,

@@ -1,5 +1,7 @@
 """ZiCo (Li et al., ICLR 2023, arXiv:2301.11300): large gradients that agree between batches."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -28,12 +30,12 @@ def zico(probe: Probe, batches: Count = 2) -> float:
     are left out, and so are layers that have no other entries. With two batches sigma = |g_1 - g_2|
     / 2, so single entries may dominate.
     """
-    return gradient_consistency(probe, batches)
+    return gradient_consistency(probe.parts(batches))
 
 
-def gradient_consistency(probe: Probe, batches: int) -> float:
+def gradient_consistency(parts: Sequence[Probe]) -> float:
     """sum_l ln sum (mean |g_l| / sigma_l)"""
-    gradients = [weight_gradients(part) for part in probe.parts(batches)]
+    gradients = [weight_gradients(part) for part in parts]
     ratios = []
     for name in gradients[0]:
         g = torch.stack([by_name[name] for by_name in gradients])

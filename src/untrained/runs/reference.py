@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from untrained.benchmarks.statistics import orient_score
+from untrained.formatting import format_percent
 from untrained.proxies import Proxy
 from untrained.proxies.base import list_parts
 from untrained.proxies.consensus import Consensus
@@ -23,6 +24,7 @@ from untrained.types import Arch, Failure, Record
 # a judgement and not the result of a measurement.
 LOW_AGREEMENT = 0.5
 CONSENSUS = "consensus"
+CONFIRM_ADVICE = "check the ranking with --confirm"
 
 
 @dataclass(frozen=True)
@@ -140,16 +142,27 @@ class FittedAggregate:
         return digest.hexdigest()[:16]
 
 
+def choose_advice(has_trained: bool) -> str:
+    """Return what to do if the members of a consensus hardly agree in a search.
+
+    Args:
+        has_trained: Whether some networks were trained to check the ranking.
+    """
+    if has_trained:
+        return ""
+    return CONFIRM_ADVICE
+
+
 def describe_consensus(
     facts: Mapping[str, Any],
-    advice: str = "check the ranking with --confirm",
+    advice: str = CONFIRM_ADVICE,
     is_sample_of_space: bool = True,
 ) -> str:
     """Describe in a few sentences how far the members of a consensus agree.
 
     Args:
         facts: The result of `FittedAggregate.describe`.
-        advice: What to do if they hardly agree.
+        advice: What to do if they hardly agree; empty for no advice.
         is_sample_of_space: Whether the reference networks are a random sample of a space. Then the
             benchmarks with a similar agreement are named.
     """
@@ -159,14 +172,16 @@ def describe_consensus(
     if agreement is not None:
         comparison = ""
         if agreement < LOW_AGREEMENT:
-            comparison = f", which is low: {advice}"
+            comparison = ", which is low"
+            if advice:
+                comparison += f": {advice}"
         sentences.append(
             f"The {count} proxies of {facts['label']} have a mean rank correlation of "
             f"{agreement:.2f} with each other{comparison}."
         )
     explained = facts["explained_by_size"]
     if explained is not None:
-        sentences.append(f"Size explains {explained:.0%} of their ranking.")
+        sentences.append(f"Size explains {format_percent(explained, 0)} of their ranking.")
     # The figures of the benchmarks are about the proxy `consensus` and samples of a space.
     if agreement is not None and facts["label"] == CONSENSUS and is_sample_of_space:
         sentences.append(describe_similar_families(agreement))
