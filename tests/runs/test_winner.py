@@ -62,6 +62,7 @@ def write_data(name: str, seed: int) -> None:
 
 
 def search_response(run: Path = RUN, data: str = "data.npz", **options: Any) -> SearchResult:
+    options = {"confirm": 0} | options
     return search(
         "./mine.py:mynet", "./mine.py:response", data=f"npz:{data}", run=run, workers=1, **options
     )
@@ -87,7 +88,7 @@ def make_interrupt(count: int, error: type[BaseException]) -> Callable[[Progress
 
 def name_winners(run: Path = RUN) -> dict[str, str | None]:
     """Return the winner according to the report, its page, training and export."""
-    reported = report_workflow.read_outcome(run)
+    reported = report_workflow.read_run_outcome(run)
     trained = resolve_subject(run, "nasbench201", None, load_recipe("quick"), None, "cpu", None)
     exported = resolve_export_subject(run, "nasbench201")
     page = report_workflow.report(run).read_text(encoding="utf-8")

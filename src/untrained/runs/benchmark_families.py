@@ -1,9 +1,9 @@
 """How well `consensus` ranks the families of networks whose accuracies are known.
 
-The figures are the output of `python benchmarks/consensus_weights.py --scores FOLDER` on
-2026-11-18; docs/results/consensus.md says what they are based on. Agreement is no measure of
-quality: of the five families, the one with the highest agreement is ranked worst. What it tells is
-how much depends on the choice of the members.
+The figures are the output of `python benchmarks/consensus_weights.py` on 2026-11-19;
+docs/results/consensus.md says what they are based on. Agreement is no measure of quality: of the
+eight families, the one with the highest agreement is ranked worst. What it tells is how much
+depends on the choice of the members.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,14 @@ class BenchmarkFamily:
 
 
 FAMILIES = (
-    BenchmarkFamily("NAS-Bench-201", 0.78, 0.80, 0.85, 0.69),
-    BenchmarkFamily("NAS-Bench-101", 0.73, 0.85, 0.84, 0.78),
-    BenchmarkFamily("NAS-Bench-301", 0.88, 0.94, 0.58, 0.53),
-    BenchmarkFamily("TransNAS-Bench-101", 0.77, 0.82, 0.67, 0.52),
-    BenchmarkFamily("Accel-NASBench", 0.44, 0.84, 0.78, 0.67),
+    BenchmarkFamily("NAS-Bench-201", 0.81, 0.80, 0.88, 0.71),
+    BenchmarkFamily("NAS-Bench-101", 0.76, 0.84, 0.83, 0.77),
+    BenchmarkFamily("NAS-Bench-301", 0.89, 0.93, 0.59, 0.52),
+    BenchmarkFamily("DARTS-1000", 0.88, 0.93, 0.80, 0.81),
+    BenchmarkFamily("TransNAS-Bench-101", 0.75, 0.68, 0.66, 0.53),
+    BenchmarkFamily("Accel-NASBench", 0.41, 0.82, 0.84, 0.64),
+    BenchmarkFamily("the table convnet", 0.68, 0.82, 0.69, 0.62),
+    BenchmarkFamily("the table vit", 0.49, 0.86, 0.65, 0.42),
 )
 # Largest difference in agreement between a space and a family that counts as similar.
 SIMILAR_AGREEMENT = 0.08

@@ -52,6 +52,7 @@ class RunFolder:
         about: A description of the measure for the report.
         objectives: Label, measure and direction of the proxies that the strategy weighs against the
             first one; empty for a strategy with one objective.
+        additional: Measures of the proxies of `--also`.
         code: Fingerprint of all user code that the search depends on.
         space_code: Fingerprint of the user code that defines the space.
         space_size: Number of architectures in the space, if it is known.
@@ -61,6 +62,8 @@ class RunFolder:
         warm_up_seconds: The part of it that warmed up a supernet.
         strategy_seconds: The part of it that the strategy spent on its own steps.
         ended: Why the last session ended.
+        max_trained_flops: Largest number of multiply-adds of what was proposed, so that the winner
+            can be trained in the time; None if the time does not limit it.
         limits: For each limit, how many architectures it rejected and the value of the best one.
         workers: How each worker spent its time, over all sessions.
         versions: Versions of the packages that affect the numbers.
@@ -72,6 +75,7 @@ class RunFolder:
             size is not known.
         export: Folder that the command exports the trained winner to; empty if it does not.
         export_recipe: Recipe of the training before the export; empty for the default.
+        export_refit: "all" if the exported model is trained on all samples; else empty.
     """
 
     folder: Path
@@ -80,6 +84,7 @@ class RunFolder:
     higher_is_better: bool
     about: str
     objectives: list[dict[str, Any]] = field(default_factory=list)
+    additional: list[str] = field(default_factory=list)
     code: str = ""
     space_code: str = ""
     space_size: int | None = None
@@ -88,6 +93,7 @@ class RunFolder:
     warm_up_seconds: float = 0.0
     strategy_seconds: float = 0.0
     ended: str = ""
+    max_trained_flops: float | None = None
     limits: list[dict[str, Any]] = field(default_factory=list)
     workers: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
@@ -97,6 +103,7 @@ class RunFolder:
     data_title: str = ""
     export: str = ""
     export_recipe: str = ""
+    export_refit: str = ""
 
     @classmethod
     def open(
@@ -107,6 +114,7 @@ class RunFolder:
         higher_is_better: bool,
         about: str,
         objectives: Sequence[dict[str, Any]] = (),
+        additional: Sequence[str] = (),
         space_size: int | None = None,
     ) -> "RunFolder":
         """Open the folder of a search, new or from an earlier session of the same search.
@@ -119,6 +127,7 @@ class RunFolder:
             higher_is_better: The direction of the measure.
             about: A description of the measure for the report.
             objectives: Proxies that the strategy weighs against the measure.
+            additional: Measures of the proxies of `--also`.
             space_size: Number of architectures in the space, if it is known.
 
         Raises:
@@ -134,6 +143,7 @@ class RunFolder:
             higher_is_better=higher_is_better,
             about=about,
             objectives=list(objectives),
+            additional=list(additional),
             code=fingerprint_user_code(*config.list_user_code()),
             space_code=fingerprint_user_code(config.space),
             space_size=space_size,
@@ -177,6 +187,7 @@ class RunFolder:
             warm_up_seconds=before.warm_up_seconds,
             strategy_seconds=before.strategy_seconds,
             workers=before.workers,
+            max_trained_flops=before.max_trained_flops,
             known_designs=before.known_designs,
             data_title=before.data_title,
             # The new search key is known only after the warm-up, which may take long.
@@ -294,7 +305,7 @@ class RunFolder:
             kept = "what was measured is kept"
         time = config.time or EFFORTS.get(config.effort, "")
         if self.ended == "time" and config.confirm:
-            return f"Scoring took its share of {time}."
+            return f"Scoring stopped when its share of the time limit ({time}) was used."
         sentences = {
             "time": f"Stopped after {time}: {kept}, and the same command resumes.",
             "stable": f"Stopped because the best {config.top} have not changed for {config.stable} "
@@ -359,6 +370,7 @@ class RunFolder:
         arguments["run"] = str(self.folder)
         arguments["export"] = self.export
         arguments["recipe"] = self.export_recipe
+        arguments["refit"] = self.export_refit
         if config.compute.device == "cpu":
             del arguments["device"]
         command = f"untrained search {format_options(SearchConfig, arguments)}"
@@ -424,7 +436,7 @@ def get_default_confirmations(data: str) -> int:
 def get_default_effort(data: str) -> str:
     """Return the default effort of a search with a contest: "quick" on pictures of the user.
 
-    On tables, the confirmation has a length of its own.
+    On tables, the confirmation has its own length.
     """
     if data.partition(":")[0] in PICTURE_SOURCES:
         return "quick"

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from html import escape
 from math import sqrt
 from statistics import fmean, stdev
-from typing import Any
 
 from scipy.special import stdtrit
 
 from untrained.benchmarks.statistics import orient_score
 from untrained.formatting import format_count, format_number
-from untrained.types import Arch, Failure, Record
+from untrained.types import Arch, Failure, Record, RecordRow
 
 CONFIDENCE = 0.95  # of all intervals
 ROWS_SHOWN = 10  # architectures in the text of a ranking
@@ -265,7 +264,32 @@ def compute_fitnesses(
     return fitnesses
 
 
-def make_record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
+def collect_columns(
+    records: Sequence[Record], measures: Iterable[str]
+) -> dict[str, dict[Arch, float | None]]:
+    """Return further columns of a ranking: means over the seeds by label and architecture.
+
+    Args:
+        records: All records.
+        measures: The measures, such as those of `--also`. Sizes have columns of their own.
+    """
+    columns = {}
+    for measure in measures:
+        label = measure.rpartition("@")[0]
+        if label not in ("params", "flops"):
+            columns[label] = compute_fitnesses(records, measure, higher_is_better=True)
+    return columns
+
+
+class ScoreRow(RecordRow):
+    """A record and the statistics of the scores over its seeds, as plain columns."""
+
+    mean: float | None
+    std: float | None
+    n: int
+
+
+def make_record_rows(records: Iterable[Record]) -> list[ScoreRow]:
     """Return records as flat rows for JSON and tables.
 
     Each row also has the mean, the standard deviation and the number of the scores over the seeds
@@ -280,9 +304,11 @@ def make_record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     rows = []
     for record in records:
         values = groups[record.arch, record.measure, record.init]
-        row = record.row()
-        row["mean"] = fmean(values) if values else None
-        row["std"] = stdev(values) if len(values) > 1 else None
-        row["n"] = len(values)
+        row = ScoreRow(
+            **record.row(),
+            mean=fmean(values) if values else None,
+            std=stdev(values) if len(values) > 1 else None,
+            n=len(values),
+        )
         rows.append(row)
     return rows

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from untrained.errors import UsageError
 from untrained.progress import Progress, ProgressCallback
@@ -22,6 +22,7 @@ from untrained.readers.json_file import parse_json
 from untrained.version import __version__
 
 FILE = "steps.jsonl"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class StepLog:
         self._steps_per_proposal = steps
         self._steps_expected = self._steps_done + steps
 
-    def get_or_compute(self, key: str, compute: Callable[[], Any]) -> Any:
+    def get_or_compute(self, key: str, compute: Callable[[], T]) -> T:
         """Return the logged result of a step, or compute and log it now.
 
         Args:
@@ -97,11 +98,12 @@ class StepLog:
             # Not reported: steps that take no time would distort the estimate of the remaining
             # time.
             self._steps_done += 1
-            return self._steps[key].result
+            logged_result: T = self._steps[key].result
+            return logged_result
         self._report_progress()
         start = perf_counter()
         # Converted through JSON, so that it equals a result read from the file (lists, not tuples).
-        result = json.loads(json.dumps(compute()))
+        result: T = json.loads(json.dumps(compute()))
         step = LoggedStep(result, perf_counter() - start)
         self._steps[key] = step
         self._write_step(key, step)

@@ -1,10 +1,9 @@
 """Describe, export and merge stores."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from untrained.errors import UsageError
 from untrained.files import guard_cell, replace_atomically
@@ -56,7 +55,7 @@ def open_store(path: str | Path, *, read_only: bool = True) -> Store:
     return Store(path, existing=True, read_only=read_only)
 
 
-def describe_store(path: str | Path) -> dict[str, Any]:
+def describe_store(path: str | Path) -> dict[str, object]:
     """Count the architectures, records, measures and failures of a store.
 
     Args:
@@ -101,7 +100,10 @@ def export_store(path: str | Path, out: str | Path) -> int:
 
     out = Path(out)
     if out.suffix not in (".parquet", ".csv"):
-        raise UsageError(f"{out} has an unknown format; use a name that ends in .parquet or .csv")
+        raise UsageError(
+            f"{out} has an unknown format; use a name that ends in .parquet or .csv, "
+            "or add --as optuna"
+        )
     is_csv = out.suffix == ".csv"
     if is_csv:
         open_writer = csv.CSVWriter
@@ -115,7 +117,7 @@ def export_store(path: str | Path, out: str | Path) -> int:
             out.parent.mkdir(parents=True, exist_ok=True)
             with replace_atomically(out) as part, open_writer(part, schema) as writer:
                 for records in _split_into_batches(store):
-                    rows = [record.row() for record in records]
+                    rows: list[Mapping[str, object]] = [record.row() for record in records]
                     if is_csv:
                         rows = [_guard_row(row) for row in rows]
                     writer.write_table(pa.Table.from_pylist(rows, schema))
@@ -146,7 +148,7 @@ def merge_stores(path: str | Path, others: Sequence[str | Path]) -> int:
         return len(store) - before
 
 
-def _guard_row(row: dict[str, Any]) -> dict[str, Any]:
+def _guard_row(row: Mapping[str, object]) -> dict[str, object]:
     return {name: guard_cell(value) for name, value in row.items()}
 
 

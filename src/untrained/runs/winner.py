@@ -6,7 +6,6 @@ Search, report, training, export and confirmation all use this module, so they n
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from untrained.config import LatencyLimit, parse_latency
 from untrained.errors import UsageError
@@ -21,8 +20,8 @@ from untrained.spaces import Space
 from untrained.types import Arch, Failure, Record
 
 # Results of short trainings that name the winner: a contest on images, a confirmation on tables.
-CONTEST = "contest.json"
-CONFIRMED = "confirmed.json"
+CONTEST_FILE = "contest.json"
+CONFIRMATION_FILE = "confirmed.json"
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def read_ranking(run: RunFolder) -> RunRanking:
 
 def read_confirmed_name(run: RunFolder) -> str | None:
     """Return the architecture that short trainings chose; None if there were none."""
-    for file_name in (CONTEST, CONFIRMED):
+    for file_name in (CONTEST_FILE, CONFIRMATION_FILE):
         path = run.folder / file_name
         if not path.is_file():
             continue
@@ -110,9 +109,9 @@ def read_confirmed_name(run: RunFolder) -> str | None:
     return None
 
 
-def read_reference_name(run: RunFolder) -> str:
+def read_winning_design(run: RunFolder) -> str:
     """Return the hand-designed network that won on a table; empty if a found network won."""
-    path = run.folder / CONFIRMED
+    path = run.folder / CONFIRMATION_FILE
     if not path.is_file():
         return ""
     with read_result_file(path) as facts:
@@ -125,7 +124,7 @@ def read_reference_name(run: RunFolder) -> str:
         return reference
 
 
-def is_confirmation_of(run: RunFolder, facts: dict[str, Any]) -> bool:
+def is_confirmation_of(run: RunFolder, facts: dict[str, object]) -> bool:
     """Whether a confirmation belongs to the current search key of a run, not to an earlier one.
 
     Args:
@@ -214,7 +213,7 @@ def read_winner(folder: str | Path) -> Winner:
         input_shape=input_shape,
         seed=config.seed,
         space_code=run.space_code,
-        reference=read_reference_name(run),
+        reference=read_winning_design(run),
     )
 
 

@@ -1,0 +1,100 @@
+"""The session file: whether a run is in progress, and where the last session was killed.
+
+A process that works on a run holds a lock on `session.json` in its folder, and removes the file at
+the end. If the file is there and not locked, the process was killed.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from untrained.files import hold_lock, is_locked
+from untrained.readers.json_file import parse_json
+
+FILE = "session.json"
+
+
+@dataclass(frozen=True)
+class Session:
+    """How far a session is, or was when its process was killed.
+
+    Attributes:
+        phase: What it was doing, such as "scoring".
+        done: Number of finished units of the phase.
+        total: Number of units of the phase; None if unknown.
+        is_running: Whether the process still runs.
+    """
+
+    phase: str
+    done: int
+    total: int | None
+    is_running: bool = True
+
+    @property
+    def text(self) -> str:
+        """How far it is, such as "scoring, 12 of 100 done"."""
+        if not self.phase:
+            return "starting"
+        if self.total is None:
+            return f"{self.phase}, {self.done:,} done"
+        return f"{self.phase}, {self.done:,} of {self.total:,} done"
+
+
+class SessionFile:
+    """The locked session file of this process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @staticmethod
+    @contextmanager
+    def open(folder: Path) -> Iterator["SessionFile | None"]:
+        """Lock the session file of a run until the block ends.
+
+        Yields:
+            The file, or None if another process works on the same run.
+        """
+        with hold_lock(folder / FILE) as descriptor:
+            if descriptor is None:
+                yield None
+            else:
+                yield SessionFile(descriptor)
+
+    def write(self, session: Session) -> None:
+        """Write how far the session is.
+
+        The file is not replaced, because the lock belongs to it. A reader that sees half of the
+        text treats it as empty.
+        """
+        facts = asdict(session)
+        del facts["is_running"]
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps(facts).encode(), 0)
+
+
+def read_session(folder: str | Path) -> Session | None:
+    """Read the session that is in progress or was killed; None if the last one ended by itself."""
+    path = Path(folder, FILE)
+    if path.is_symlink() or not path.is_file():
+        return None
+    is_running = is_locked(path)
+    try:
+        facts = parse_json(path.read_text(encoding="utf-8"))
+        total = facts["total"]
+        if total is not None:
+            total = int(total)
+        return Session(str(facts["phase"]), int(facts["done"]), total, is_running)
+    except (OSError, ValueError, KeyError, TypeError):
+        return Session("", 0, None, is_running)
+
+
+def remove_killed_session(folder: Path) -> None:
+    """Remove the session file of a process that was killed, after its run was resumed."""
+    path = folder / FILE
+    if not is_locked(path):
+        # The folder of a finished run may be read-only.
+        with suppress(OSError):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,100 @@
+"""The session file: who works on a run, and what a killed process leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from untrained.files import hold_lock, is_locked
+from untrained.runs.session import FILE, Session, SessionFile, read_session, remove_killed_session
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from untrained.runs.session import Session, SessionFile
+with SessionFile.open(Path(sys.argv[1])) as file:
+    file.write(Session("scoring", 12, 100))
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def start_holder(folder: Path) -> subprocess.Popen[str]:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_a_folder_without_a_session_has_none(tmp_path):
+    assert read_session(tmp_path) is None
+    assert read_session(tmp_path / "absent") is None
+
+
+def test_the_session_of_another_process_is_running_until_it_is_killed(tmp_path):
+    holder = start_holder(tmp_path)
+    assert read_session(tmp_path) == Session("scoring", 12, 100, is_running=True)
+    with SessionFile.open(tmp_path) as second:
+        assert second is None
+    assert read_session(tmp_path) == Session("scoring", 12, 100, is_running=True)
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.communicate()
+    assert read_session(tmp_path) == Session("scoring", 12, 100, is_running=False)
+    remove_killed_session(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_orderly_end_removes_the_file(tmp_path):
+    holder = start_holder(tmp_path)
+    remove_killed_session(tmp_path)
+    assert (tmp_path / FILE).exists()
+    holder.communicate("")
+    assert holder.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_file_of_a_killed_session_is_taken_over(tmp_path):
+    (tmp_path / FILE).write_text('{"phase": "contest", "done": 3, "total": null}')
+    assert read_session(tmp_path) == Session("contest", 3, None, is_running=False)
+    with SessionFile.open(tmp_path) as session_file:
+        assert session_file is not None
+        session_file.write(Session("a much longer phase", 1, 2))
+        session_file.write(Session("scoring", 1, 2))
+        assert read_session(tmp_path) == Session("scoring", 1, 2, is_running=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_file_and_a_link_are_harmless(tmp_path):
+    for text in ("", "{", "[]", '{"phase": 1}', '{"phase": "x", "done": "y", "total": 1}'):
+        (tmp_path / FILE).write_text(text)
+        assert read_session(tmp_path) == Session("", 0, None, is_running=False)
+    (tmp_path / FILE).unlink()
+    target = tmp_path / "secret"
+    target.write_text('{"phase": "x", "done": 1, "total": 1}')
+    (tmp_path / FILE).symlink_to(target)
+    assert read_session(tmp_path) is None
+    assert not is_locked(tmp_path / FILE)
+
+
+def test_a_lock_is_held_inside_the_block_only(tmp_path):
+    path = tmp_path / "lock"
+    with hold_lock(path) as descriptor:
+        assert descriptor is not None
+        assert is_locked(path)
+        with hold_lock(path) as second:
+            assert second is None
+        assert is_locked(path)
+    assert not path.exists()
+    assert not is_locked(path)
+
+
+def test_the_text_of_a_session():
+    assert Session("", 0, None).text == "starting"
+    assert Session("scoring", 1200, None).text == "scoring, 1,200 done"
+    assert Session("scoring", 12, 1000).text == "scoring, 12 of 1,000 done"
