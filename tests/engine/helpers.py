@@ -1,6 +1,8 @@
 """Shared by the tests of the engine: a small space, proxies and architectures."""
 
+import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -77,3 +79,19 @@ def get_failure(records: list[Record]) -> Failure:
     (record,) = records
     assert record.error is not None, record.value
     return record.error
+
+
+def read_rows(run: Path) -> list[str]:
+    """Return the sorted rows of a store without the columns of cost and place."""
+    database = sqlite3.connect(run / "records.sqlite")
+    columns = [name for _, name, *_ in database.execute("PRAGMA table_info(flat)")]
+    compared_columns = []
+    for name in columns:
+        if not name.endswith("_seconds") and name not in ("peak_bytes", "place"):
+            compared_columns.append(name)
+    assert len(columns) - len(compared_columns) == 5
+    rows = sorted(map(repr, database.execute(f"SELECT {', '.join(compared_columns)} FROM flat")))
+    assert database.execute("SELECT count(*) FROM records").fetchone() == (len(rows),)
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.close()
+    return rows

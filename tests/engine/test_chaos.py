@@ -7,7 +7,6 @@ processes still differs.
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from textwrap import dedent
 
 import pytest
 
+from tests.engine.helpers import read_rows
 from tests.strategies.helpers import MAIN, count_records
 from untrained import search
 
@@ -228,22 +228,6 @@ class Chaos:
                 f"{exit_code} {self.kills} {self.read_log()}"
             )
         pytest.fail(f"the search did not end after five runs: {self.kills} {self.read_log()}")
-
-
-def read_rows(run: Path) -> list[str]:
-    """Return the sorted rows of a store without the columns of cost and place."""
-    database = sqlite3.connect(run / "records.sqlite")
-    columns = [name for _, name, *_ in database.execute("PRAGMA table_info(flat)")]
-    compared_columns = []
-    for name in columns:
-        if not name.endswith("_seconds") and name not in ("peak_bytes", "place"):
-            compared_columns.append(name)
-    assert len(columns) - len(compared_columns) == 5
-    rows = sorted(map(repr, database.execute(f"SELECT {', '.join(compared_columns)} FROM flat")))
-    assert database.execute("SELECT count(*) FROM records").fetchone() == (len(rows),)
-    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    database.close()
-    return rows
 
 
 @pytest.fixture(scope="module")

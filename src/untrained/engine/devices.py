@@ -1,6 +1,10 @@
 """Names of devices, and synchronisation and memory of the device that networks run on."""
 
 import gc
+import platform
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 
 import torch
 
@@ -61,6 +65,23 @@ def _unusable_device_error(device: object) -> UsageError:
     return UsageError(
         f"device {show_value(device)} cannot be used on this machine; try {' or '.join(usable)}"
     )
+
+
+@cache
+def describe_hardware(device: str) -> str:
+    """Return the model of the processor or GPU behind a device, such as `AMD EPYC 9B45`.
+
+    It tells machines of different speed apart. If the model is unknown, it is the architecture,
+    such as `arm64`.
+    """
+    if torch.device(device).type == "cuda" and torch.cuda.is_available():
+        return torch.cuda.get_device_name(device)
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            name, _, model = line.partition(":")
+            if name.strip() == "model name":
+                return model.strip()
+    return platform.processor() or platform.machine()
 
 
 class DeviceMonitor:

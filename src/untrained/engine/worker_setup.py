@@ -6,7 +6,7 @@ Spaces and proxies are sent by name, samples by value. So a worker needs no acce
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -37,7 +37,7 @@ class WeightSource(Protocol):
         """Training time before the first network was scored, in all runs of the command."""
         ...
 
-    def open(self, make_supernet: Callable[[], Any], device: str) -> PrepareWeights:
+    def open(self, make_supernet: Callable[[], object], device: str) -> PrepareWeights:
         """Return a function that gives a network its trained weights.
 
         Args:
@@ -113,7 +113,7 @@ def make_worker_setup(
     proxies: Sequence[Proxy],
     batches: SeedBatches,
     compute: ComputeConfig,
-    proxy_names: Mapping[str, str] | None = None,
+    proxy_names_by_measure: Mapping[str, str] | None = None,
     weights: WeightSource | None = None,
 ) -> WorkerSetup | Worker:
     """Describe workers for a run.
@@ -123,7 +123,7 @@ def make_worker_setup(
         proxies: What workers measure.
         batches: What networks are measured on.
         compute: Device and number of networks per pass.
-        proxy_names: Names of the user's own proxies, by measure.
+        proxy_names_by_measure: Names of the user's own proxies, by measure.
         weights: Trained weights; None to score networks at initialisation.
 
     Returns:
@@ -136,8 +136,8 @@ def make_worker_setup(
     names = []
     for proxy in proxies:
         proxy_or_name: str | Proxy = proxy
-        if proxy_names is not None:
-            proxy_or_name = proxy_names.get(proxy.measure, proxy)
+        if proxy_names_by_measure is not None:
+            proxy_or_name = proxy_names_by_measure.get(proxy.measure, proxy)
         name = _find_name(proxy_or_name, load_proxy)
         if name:
             names.append(name)

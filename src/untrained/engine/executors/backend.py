@@ -50,7 +50,7 @@ WorkerEvent = WorkerReady | WorkerScored | WorkerRefused | WorkerDied
 
 
 class WorkerBackend(Protocol):
-    """Workers of one kind, such as processes. Every worker has a number of its own."""
+    """Workers of one kind, such as processes. Every worker has its own number."""
 
     name: str
 

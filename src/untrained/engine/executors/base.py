@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -59,7 +59,7 @@ class WorkerCost:
             self.transfer += record.transfer_seconds
             self.measure += record.measure_seconds
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """Return the cost as it is written to `run.json`."""
         return asdict(self) | {"idle": self.idle}
 

@@ -5,7 +5,7 @@ A `WorkerBackend` starts and stops the workers, which are processes or Ray actor
 A worker scores its queue in order, so a worker that dies was working on the first group of its
 queue. That group is sent once more; a group that kills two workers is recorded as `crashed`. The
 rest of the queue goes to other workers. If a worker measures several networks in one pass, any of
-them may have killed it. They become suspects, and each is sent again in a pass of its own, which
+them may have killed it. They become suspects, and each is sent again in its own pass, which
 shows which one kills its worker.
 """
 

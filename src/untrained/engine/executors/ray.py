@@ -6,6 +6,7 @@ the user must be readable under the same path on every machine of the cluster.
 
 from collections import deque
 from collections.abc import Iterable
+from socket import gethostname
 from typing import Any
 
 from untrained.engine.executors.backend import (
@@ -20,7 +21,9 @@ from untrained.engine.worker import RequestGroup
 from untrained.engine.worker_setup import WorkerSetup
 from untrained.errors import UsageError
 from untrained.formatting import format_count
+from untrained.identity import read_torch_version
 from untrained.types import Record
+from untrained.version import __version__
 from untrained.workers import RAY_LOCAL
 
 try:
@@ -42,8 +45,15 @@ class _Actor:
         torch.set_num_threads(1)
         self._setup = setup
 
-    def open(self) -> str:
-        """Open the worker; return an empty string, or the message of a usage error."""
+    def open(self, driver_versions: dict[str, str]) -> str:
+        """Open the worker; return an empty string, or the message of a usage error.
+
+        Args:
+            driver_versions: Versions of the packages in the process that runs the search.
+        """
+        message = compare_versions(driver_versions, read_key_versions())
+        if message:
+            return f"the Ray worker on {gethostname()} {message}"
         try:
             self._worker = self._setup.open_worker()
         except UsageError as error:
@@ -56,6 +66,27 @@ class _Actor:
             return list(self._worker.score_groups(groups))
         except UsageError as error:
             return str(error)
+
+
+def read_key_versions() -> dict[str, str]:
+    """Return the versions that scores depend on: those of this package and of torch."""
+    return {"untrained": __version__, "torch": read_torch_version()}
+
+
+def compare_versions(driver_versions: dict[str, str], worker_versions: dict[str, str]) -> str:
+    """Return how the versions of a worker differ from those of the driver; empty if they agree.
+
+    The keys of records name the torch version of the driver, so a worker with another one would
+    store its scores under a wrong key.
+    """
+    for package, driver_version in driver_versions.items():
+        worker_version = worker_versions[package]
+        if worker_version != driver_version:
+            return (
+                f"has {package} {worker_version}, and this process has {driver_version}; "
+                "install the same version on every machine"
+            )
+    return ""
 
 
 class RayBackend:
@@ -99,13 +130,13 @@ class RayBackend:
         self._actor_class = make_remote(_Actor)
         self._actors: dict[int, Any] = {}
         # Results of calls that have not finished yet, in the order of the calls.
-        self._pending: dict[int, deque[Any]] = {}
+        self._pending: dict[int, deque[object]] = {}
 
     def start_worker(self, worker: int, slot: int) -> None:
         """Start an actor. Ray assigns its GPU, so the slot is not used."""
         actor = self._actor_class.remote(self._setup)
         self._actors[worker] = actor
-        self._pending[worker] = deque([actor.open.remote()])
+        self._pending[worker] = deque([actor.open.remote(read_key_versions())])
 
     def send_groups(self, worker: int, groups: list[RequestGroup]) -> None:
         """Send request groups to an actor, one call per pass."""
@@ -147,9 +178,10 @@ class RayBackend:
 
 def _connect(address: str, workers: int) -> None:
     """Start a local cluster or connect to one."""
-    options: dict[str, Any] = {"address": address}
+    # Ray knows this address too. Without it, a cluster that runs on this machine would be used.
+    options: dict[str, object] = {"address": address}
     if address == RAY_LOCAL:
-        options = {"num_cpus": workers}
+        options["num_cpus"] = workers
     try:
         ray.init(**options, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     except (RayError, ConnectionError, OSError, RuntimeError, ValueError) as error:
@@ -158,7 +190,7 @@ def _connect(address: str, workers: int) -> None:
         ) from error
 
 
-def _read_result(worker: int, result: Any) -> list[WorkerEvent]:
+def _read_result(worker: int, result: object) -> list[WorkerEvent]:
     """Turn the result of an actor's call into events."""
     try:
         content = ray.get(result)
