@@ -29,7 +29,9 @@ def test_photos_is_the_default_for_own_pictures_only():
     assert get_default_recipe_name(pictures, belongs_to_user=True) == "photos"
     assert get_default_recipe_name(pictures, belongs_to_user=False) == "quick"
     assert get_default_recipe_name(Task("x", (9,), 1, "bce"), belongs_to_user=True) == "ctr"
-    assert get_default_recipe_name(Task("x", (9,), 3), belongs_to_user=True) == "quick"
+    assert get_default_recipe_name(Task("x", (9,), 3), belongs_to_user=True) == "table"
+    assert get_default_recipe_name(Task("x", (9,), 1, "mse"), belongs_to_user=True) == "table"
+    assert get_default_recipe_name(Task("x", (9,), 3), belongs_to_user=False) == "quick"
 
 
 def test_options_are_set_from_the_data_and_the_label_repeats_them():
@@ -68,7 +70,7 @@ def test_own_pictures_are_trained_with_photos_and_the_result_repeats_it(tmp_path
     recipe = result.key.recipe
     assert (recipe["name"], recipe["epochs"], recipe["flip"]) == ("photos", 2, False)
     assert (recipe["batch"], recipe["crop"], recipe["cutout"]) == (8, 1, 2)
-    note = "pictures are not mirrored in training: mirror images of a class differ"
+    note = "pictures are not mirrored in training: mirror images of their classes differ"
     assert result.notes == (note,)
     assert TrainingResult.read(tmp_path / "a").notes == (note,)
     label = format_recipe(recipe)

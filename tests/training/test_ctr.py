@@ -17,8 +17,8 @@ from untrained.data import load_data
 from untrained.data.tables.source import TablePart, make_table_source
 from untrained.errors import UsageError
 from untrained.training import checkpoint as checkpoint_module
-from untrained.training.ctr_references import (
-    REFERENCES,
+from untrained.training.ctr_designs import (
+    CTR_DESIGNS,
     DeepFm,
     Dlrm,
     Embeddings,
@@ -43,11 +43,11 @@ def sample_rows(task: Task, count: int = 6) -> torch.Tensor:
 # ----------------------------------------------------------------------------------------------------------- references
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", CTR_DESIGNS)
 @pytest.mark.parametrize("task", [MIXED, ALL_IDS, ALL_DENSE], ids=["mixed", "identifiers", "dense"])
 def test_a_reference_returns_one_logit_per_row_and_all_its_weights_have_gradients(name, task):
     torch.manual_seed(0)
-    model = REFERENCES[name](task)
+    model = CTR_DESIGNS[name](task)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()

@@ -80,10 +80,14 @@ def test_one_output_is_a_binary_classification_with_log_loss():
     predictions = evaluate_network(nn.Identity(), batches, task, torch.contiguous_format)
     loss = -(np.log(1 / (1 + np.exp(-3.0))) + np.log(1 / (1 + np.exp(-1.0)))) / 2
     assert predictions.summary == {"loss": pytest.approx(loss), "auc": 1.0}
-    assert (get_selection_metric(task), get_selection_metric(Task("x", (1,), 2))) == (
-        ("loss", -1),
-        ("accuracy", 1),
-    )
+    assert get_selection_metric(task) == ("loss", -1)
+
+
+def test_the_loss_selects_the_weights_of_tables_and_the_accuracy_those_of_pictures():
+    for loss in ("bce", "mse", "cross_entropy"):
+        assert get_selection_metric(Task("x", (5,), 1, loss)) == ("loss", -1)
+    assert get_selection_metric(Task("x", (3, 8, 8), 2)) == ("accuracy", 1)
+    assert get_selection_metric(Task("x", (3, 8, 8), 1, "mse")) == ("loss", -1)
 
 
 @pytest.mark.parametrize("loss", ["bce", "cross_entropy"])

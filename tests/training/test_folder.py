@@ -14,7 +14,7 @@ from untrained.training import recipes
 from untrained.training.folder import move_training_aside, read_training_key
 from untrained.training.result import TrainingKey, TrainingResult
 from untrained.workflows.export_subject import resolve_export_subject
-from untrained.workflows.report import read_outcome
+from untrained.workflows.report import read_run_outcome
 from untrained.workflows.train import train
 
 SPACE = "nasbench201(channels=2)"  # a recipe may set the number of cells
@@ -32,7 +32,7 @@ def data(tmp_path: Path) -> str:
 
 
 def search_params(run: Path, data: str, budget: int, **options: Any) -> Any:
-    options = {"workers": 1, "seed": 3, **options}
+    options = {"workers": 1, "seed": 3, "confirm": 0, **options}
     return search(f"{SPACE[:-1]},cells=1)", "params", data=data, budget=budget, run=run, **options)
 
 
@@ -58,9 +58,9 @@ def test_the_training_of_a_former_winner_is_moved_aside_and_not_exported(run, da
     ):
         resolve_export(run)
     assert (
-        read_outcome(run)["best"],
-        read_outcome(run)["trained"],
-        read_outcome(run)["weights"],
+        read_run_outcome(run)["best"],
+        read_run_outcome(run)["trained"],
+        read_run_outcome(run)["weights"],
     ) == (
         best,
         None,
@@ -73,7 +73,7 @@ def test_the_training_of_a_former_winner_is_moved_aside_and_not_exported(run, da
         == other.key.arch
     )
     assert train(run, recipe=ONE).key.arch == best == resolve_export(run).arch
-    assert read_outcome(run)["trained"]["arch"] == best
+    assert read_run_outcome(run)["trained"]["arch"] == best
     former = TrainingResult.read(run / "former-1")
     assert former.key.arch == first
     assert resolve_export_subject(run / "former-1", SPACE).arch == first  # it is still a training
@@ -93,7 +93,7 @@ def test_without_a_recipe_a_run_keeps_the_recipe_and_network_of_its_training(
     for name, network in (("quick", ()), ("large", (("cells", 2),))):
         recipe = recipes.Recipe(epochs=1, batch=1024, rate=0.01, space_options=network, name=name)
         recipes.RECIPES.add(name, recipe)
-    search(SPACE, "params", data=data, budget=1, run=run, workers=1)
+    search(SPACE, "params", data=data, budget=1, run=run, workers=1, confirm=0)
     first = train(run, recipe="large")
     assert (first.key.space, first.key.recipe["name"]) == (
         "nasbench201(channels=2,cells=2)",

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tests.training.toys import (
+    ROWS,
     CountedRows,
     get_weights,
     make_busy,
@@ -23,7 +24,7 @@ from untrained.errors import UsageError
 from untrained.progress import Progress
 from untrained.training.checkpoint import save_tensors
 from untrained.training.result import AnotherTrainingError, TrainingKey, TrainingResult
-from untrained.types import Batch, Task
+from untrained.types import Batch
 from untrained.workflows.report import report
 from untrained.workflows.train import train
 
@@ -42,7 +43,7 @@ def test_a_refit_is_a_training_on_both_parts_and_ends_with_the_average(tmp_path,
     The training labels are correct and the rows easy, so that every epoch has an accuracy of 1, and
     of equally good weights the last average is selected.
     """
-    task = Task("rows", (4,), 2)
+    task = ROWS
     easy = torch.tensor([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]])
 
     def make_part(pairs: int) -> CountedRows:
@@ -86,7 +87,7 @@ def test_without_an_average_the_last_weights_are_the_result(tmp_path, data):
     weights = torch.load(tmp_path / "a" / "model.pt", weights_only=True)
     assert states_equal(weights, get_weights(result))
     page = report(tmp_path / "a").read_text()
-    assert "The validation data was used for training" in page
+    assert "The validation data were used for training" in page
     assert "Validation accuracy" not in page
 
 
@@ -149,7 +150,7 @@ def test_the_command_that_repeats_a_refit_says_so(tmp_path, data, monkeypatch):
         "from torch import nn\ndef make(): return nn.Sequential(nn.Flatten(), nn.Linear(36, 3))\n"
     )
     result = train_toy(Path("a"), data, PLAIN, what="./net.py:make", refit=True)
-    assert result.command.endswith(" --run a --refit")
+    assert result.command.endswith(" --run a --refit validation")
 
 
 def test_joined_pictures_are_one_part():

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.training.toys import (
+    ROWS,
     CountedRows,
     get_weights,
     make_busy,
@@ -90,7 +91,7 @@ def test_the_test_part_is_read_once_with_the_weights_that_validation_selects(tmp
         "val": make_rows(32, seed=1),
         "test": make_rows(32, seed=2),
     }
-    use_parts(monkeypatch, Task("rows", (4,), 2), parts)
+    use_parts(monkeypatch, ROWS, parts)
     result = train(
         nn.Linear(4, 2), "rows", "quick(epochs=4,batch=16,average=0.9)", run=tmp_path / "a"
     )
@@ -107,7 +108,7 @@ def test_among_equal_epochs_the_average_of_the_last_one_is_selected(tmp_path, mo
     easy = CountedRows(
         torch.tensor([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]] * 16), torch.tensor([0, 1] * 16)
     )
-    use_parts(monkeypatch, Task("rows", (4,), 2), {"train": easy, "val": easy, "test": easy})
+    use_parts(monkeypatch, ROWS, {"train": easy, "val": easy, "test": easy})
     model = nn.Linear(4, 2)
     model.weight.data = torch.tensor([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]])
     result = train(model, "rows", "quick(epochs=3,batch=16,average=0.9)", run=tmp_path / "a")
@@ -121,7 +122,7 @@ def test_an_average_that_is_worse_is_not_selected(tmp_path, monkeypatch):
         "val": make_rows(32, seed=1),
         "test": make_rows(32, seed=2),
     }
-    use_parts(monkeypatch, Task("rows", (4,), 2), parts)
+    use_parts(monkeypatch, ROWS, parts)
     # The average keeps the first weights, which are wrong.
     monkeypatch.setattr(WeightAverage, "update", lambda self, step: None)
     model = nn.Linear(4, 2)
@@ -139,7 +140,7 @@ def test_the_selected_weights_are_tested_and_saved(tmp_path, monkeypatch):
         "val": make_rows(32, seed=1),
         "test": make_rows(32, seed=2),
     }
-    use_parts(monkeypatch, Task("rows", (4,), 2), parts)
+    use_parts(monkeypatch, ROWS, parts)
     monkeypatch.setattr(WeightAverage, "update", lambda self, step: None)
     model = nn.Linear(4, 2)
     model.weight.data = torch.tensor([[-1.0, 0, 0, 0], [1.0, 0, 0, 0]])
@@ -157,7 +158,7 @@ def test_training_stops_when_validation_no_longer_improves(tmp_path, monkeypatch
     same_rows = CountedRows(torch.zeros(32, 4), torch.arange(32) % 2)
     use_parts(
         monkeypatch,
-        Task("rows", (4,), 2),
+        ROWS,
         {"train": same_rows, "val": same_rows, "test": same_rows},
     )
     result = train(
@@ -201,7 +202,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "cannot read samples of (1, 6, 6)": (nn.Sequential(nn.Flatten(), nn.Linear(35, 3)), {}),
     "nothing to learn": (nn.Sequential(nn.Flatten(), nn.Linear(36, 3)).requires_grad_(False), {}),
-    "photos has nothing to learn from": (make_busy(), {"data": "photos"}),
+    "photos has no parts to train on": (make_busy(), {"data": "photos"}),
     "device 'gpu' cannot be used": (make_busy(), {"device": "gpu"}),
     "is not a run folder": (".", {}),
     "cannot score a int": (3, {}),
@@ -237,8 +238,8 @@ def test_the_loss_smooths_labels_and_weights_the_auxiliary_tower():
     torch.testing.assert_close(loss((torch.randn(4, 8), outputs), labels), main)
     # Mixup passes probabilities instead of labels.
     torch.testing.assert_close(loss(outputs, F.one_hot(labels, 3).float()), main)
-    with pytest.raises(UsageError, match="cannot train with the loss 'mse'"):
-        make_loss(Task("x", (1,), 1, "mse"), load_recipe("quick"))
+    with pytest.raises(UsageError, match="cannot train with the loss 'hinge'"):
+        make_loss(Task("x", (1,), 1, "hinge"), load_recipe("quick"))
 
 
 def test_the_average_follows_its_formula():

@@ -126,7 +126,7 @@ def test_a_candidate_that_diverges_is_a_failure_and_the_search_continues(run_fol
 
 def test_data_without_labels_are_refused_before_anything_is_written(run_folder):
     with pytest.raises(
-        UsageError, match="noise has nothing to learn from; take data with labels, such as digits"
+        UsageError, match="noise has no parts to train on; use data with labels, such as digits"
     ):
         search(elastic, proxy=weight, budget=2, data="noise", run=run_folder, warm_up="10%")
     assert not run_folder.exists()

@@ -85,6 +85,10 @@ def states_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
     return all(torch.equal(first[name], second[name]) for name in first)
 
 
+# Samples of one dimension would be a table, whose weights are selected by the loss.
+ROWS = Task("rows", (2, 2), 2)
+
+
 @dataclass
 class CountedRows:
     """A part of rows, not images, that counts how often it was read from the first to the last row."""
@@ -96,6 +100,9 @@ class CountedRows:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def read_labels(self) -> Tensor:
+        return self.targets
 
     def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
         self.passes += 1
@@ -142,9 +149,16 @@ def fake_accelerate(monkeypatch: pytest.MonkeyPatch, place: int, processes: int)
         num_processes = processes
         is_main_process = place == 0
 
+        def __init__(self, cpu: bool) -> None:
+            assert cpu is not torch.accelerator.is_available()
+
         def prepare_model(self, model: nn.Module) -> nn.Module:
             calls.append("model")
             return nn.Sequential(model)
+
+        def reduce(self, tensor: Tensor, reduction: str) -> Tensor:
+            assert reduction == "mean"
+            return tensor
 
         def wait_for_everyone(self) -> None:
             calls.append("wait")

@@ -57,6 +57,8 @@ class Checkpoint:
         seconds: Training time in total.
         epoch_seconds: Training time of finished epochs, without evaluation.
         epoch_samples: Number of samples that were trained on in that time.
+        epochs: Number of epochs, which may be smaller than that of the recipe; None in files of
+            earlier versions, in which it is that of the recipe.
     """
 
     key: TrainingKey
@@ -70,6 +72,7 @@ class Checkpoint:
     seconds: float
     epoch_seconds: float
     epoch_samples: int
+    epochs: int | None = None
 
     def save(self, path: Path) -> None:
         """Write the checkpoint to a file."""

@@ -25,8 +25,8 @@ class CalibrationBin:
     """Rows of similar prediction.
 
     Attributes:
-        predicted: Mean predicted probability of a click.
-        observed: Share of the rows with a click.
+        predicted: Mean predicted probability of a click, or mean predicted number.
+        observed: Share of the rows with a click, or mean label.
         rows: Number of rows.
     """
 

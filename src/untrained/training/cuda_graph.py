@@ -14,6 +14,8 @@ Before torch 2.12 (pull requests 171265 and 180395), a failed recording leaves t
 its stream stays the current one, memory is still allocated for the recording, and the random
 generator of the device refuses to draw. So a step before the recording detects most networks that
 cannot be recorded, and after any other failure this class restores the state itself.
+
+A network that cannot be recorded is trained with ordinary steps, which only take longer.
 """
 
 import warnings
@@ -22,8 +24,6 @@ from contextlib import contextmanager, suppress
 
 import torch
 from torch import Tensor
-
-from untrained.errors import UsageError
 
 # Computes the loss of inputs and targets, and leaves the gradients in the parameters.
 GradientFunction = Callable[[Tensor, Tensor], Tensor]
@@ -34,33 +34,66 @@ WARM_UP_STEPS = 3
 class ReplayedGradients:
     """A gradient function that is recorded at its fourth call and replayed from then on.
 
-    Args:
-        compute_gradients: The function.
-        device: The GPU.
+    If it cannot be recorded, it is called as it is, from then on.
+
+    Attributes:
+        failure: Why the function cannot be recorded; empty as long as nothing failed.
     """
 
     def __init__(self, compute_gradients: GradientFunction, device: str) -> None:
+        """Prepare the recording.
+
+        Args:
+            compute_gradients: The function.
+            device: The GPU.
+        """
+        self.failure = ""
         self._compute_gradients = compute_gradients
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        if self.failure:
+            return self._compute_gradients(inputs, targets)
         self._calls += 1
         with torch.cuda.device(inputs.device):
             if self._calls < WARM_UP_STEPS:
                 return self._launch_on_side_stream(inputs, targets)
             if self._calls == WARM_UP_STEPS:
-                # A recording fails if the network waits for the device. Forbidding it in an
-                # ordinary step finds such networks without the damage of a failed recording.
-                with _explain_failure(), _forbid_synchronisation():
-                    return self._launch_on_side_stream(inputs, targets)
-            if self._graph is None:
-                self._graph = self._record(inputs, targets)
+                return self._try_step(inputs, targets)
+            if self._graph is None and not self._try_recording(inputs, targets):
+                return self._compute_gradients(inputs, targets)
+            assert self._graph is not None
             self._inputs.copy_(inputs)
             self._targets.copy_(targets)
             self._graph.replay()
         return self._loss
+
+    def _try_step(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Run an ordinary step with synchronisation forbidden.
+
+        It fails if the network synchronises, which would also break the recording and leave torch
+        in a bad state.
+        """
+        random_state = torch.cuda.get_rng_state()
+        try:
+            with _forbid_synchronisation():
+                return self._launch_on_side_stream(inputs, targets)
+        except RuntimeError as error:
+            self.failure = _read_first_line(error)
+        torch.cuda.set_rng_state(random_state)
+        return self._compute_gradients(inputs, targets)
+
+    def _try_recording(self, inputs: Tensor, targets: Tensor) -> bool:
+        """Record a step; return whether that was possible."""
+        random_state = torch.cuda.get_rng_state()
+        try:
+            self._graph = self._record(inputs, targets)
+        except RuntimeError as error:
+            self.failure = _read_first_line(error)
+            torch.cuda.set_rng_state(random_state)
+        return not self.failure
 
     def _launch_on_side_stream(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Run a step on the stream of the recording.
@@ -81,13 +114,12 @@ class ReplayedGradients:
         self._targets = torch.empty_like(targets)
         graph = torch.cuda.CUDAGraph()
         pool = torch.cuda.graph_pool_handle()
-        with _explain_failure():
-            try:
-                with torch.cuda.stream(self._stream), torch.cuda.graph(graph, pool, self._stream):
-                    self._loss = self._compute_gradients(self._inputs, self._targets)
-            except BaseException:
-                self._restore_state(graph, pool)
-                raise
+        try:
+            with torch.cuda.stream(self._stream), torch.cuda.graph(graph, pool, self._stream):
+                self._loss = self._compute_gradients(self._inputs, self._targets)
+        except BaseException:
+            self._restore_state(graph, pool)
+            raise
         return graph
 
     def _restore_state(self, graph: "torch.cuda.CUDAGraph", pool: tuple[int, int]) -> None:
@@ -104,16 +136,8 @@ class ReplayedGradients:
             self._inputs.zero_()
 
 
-@contextmanager
-def _explain_failure() -> Iterator[None]:
-    """Turn an error of torch into one line with advice."""
-    try:
-        yield
-    except RuntimeError as error:
-        reason = str(error).partition("\n")[0]
-        raise UsageError(
-            f"this network's steps cannot be recorded: {reason}; put graphs=False in the recipe"
-        ) from error
+def _read_first_line(error: RuntimeError) -> str:
+    return str(error).partition("\n")[0]
 
 
 @contextmanager

@@ -1,15 +1,21 @@
 """Training in one process, or in several that share every batch through accelerate.
 
     accelerate launch --num_processes 4 --no_python untrained train ... --device accelerate
+    torchrun --standalone --nproc-per-node 2 --no-python -- untrained train ... --device accelerate
+
+The first line is for GPUs. On a machine without one, `accelerate launch` starts a single process,
+so the second line is needed.
 
 Each of n processes loads and augments the whole batch and trains on every n-th sample of it.
-Gradients are averaged over the processes, so the result is that of a single process, except that a
-batch norm sees only the samples of its own process. Only the first process writes files.
+Gradients and losses are averaged over the processes, weighted by their number of samples. So the
+result is that of a single process, with two exceptions: a batch norm sees only the samples of its
+own process, and dropout draws other numbers. Only the first process writes files.
 """
 
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from untrained.engine.devices import check_device
 from untrained.errors import UsageError
@@ -41,6 +47,14 @@ class SingleProcess:
         """Return the whole batch."""
         return batch
 
+    def compute_loss_weight(self, batch: Batch) -> float:
+        """Return 1: the loss of this process is that of the batch."""
+        return 1.0
+
+    def average(self, value: Tensor) -> Tensor:
+        """Return the value as it is."""
+        return value
+
     def wait_for_others(self) -> None:
         """Return at once: there is no other process."""
 
@@ -60,8 +74,9 @@ class AccelerateProcess:
             raise UsageError(
                 f"--device {ACCELERATE} needs one more package: pip install accelerate"
             ) from error
-        # accelerate is an optional package without type hints.
-        self._accelerator: Any = Accelerator()
+        # Without an accelerator, accelerate joins the processes only if `cpu` is set.
+        # It is an optional package, hence `Any`.
+        self._accelerator: Any = Accelerator(cpu=not torch.accelerator.is_available())
         self.device = str(self._accelerator.device)
         self.writes_files = bool(self._accelerator.is_main_process)
 
@@ -84,6 +99,19 @@ class AccelerateProcess:
                 "use larger batches"
             )
         return Batch(batch.inputs[first::processes], batch.targets[first::processes])
+
+    def compute_loss_weight(self, batch: Batch) -> float:
+        """Return the weight of this process's mean loss in the average over all processes.
+
+        It is 1 if the processes train on equally many samples of the batch.
+        """
+        processes = int(self._accelerator.num_processes)
+        return len(self.select_samples(batch)) * processes / len(batch)
+
+    def average(self, value: Tensor) -> Tensor:
+        """Return the mean of a tensor over all processes, each of which must call this."""
+        mean: Tensor = self._accelerator.reduce(value, reduction="mean")
+        return mean
 
     def wait_for_others(self) -> None:
         """Wait until every process has reached this point."""

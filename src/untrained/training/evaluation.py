@@ -1,7 +1,8 @@
 """Evaluation of a network on samples that it was not trained on.
 
-For classification: accuracy, loss, confusion matrix, calibration and the worst mistakes. For click
-prediction: log loss, AUC and calibration (`ctr_metrics.py`).
+For classification: accuracy, loss, confusion matrix, calibration and the worst mistakes. For binary
+labels: log loss, AUC and calibration (`ctr_metrics.py`). For numbers: RMSE, MAE and R2
+(`regression_metrics.py`).
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,11 @@ from torch.nn import functional as F
 from untrained.probe.gradients import LOSSES
 from untrained.probe.passes import read_logits
 from untrained.training.ctr_metrics import ClickMetrics, compute_click_metrics
-from untrained.types import Batch, Task
+from untrained.training.regression_metrics import (
+    RegressionMetrics,
+    compute_regression_metrics,
+)
+from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Batch, Task
 
 CALIBRATION_BINS = 10
 
@@ -103,17 +108,18 @@ class Predictions:
 def get_selection_metric(task: Task) -> tuple[str, int]:
     """Return the metric that selects the best weights, and its sign.
 
-    The sign is 1 if higher is better and -1 if lower is better. For clicks it is the loss, because
-    most rows of a click log have no click, and always predicting "no click" would be accurate.
+    The sign is 1 if higher is better and -1 if lower is better. For tables it is the loss, because
+    their classes are often rare: most rows of a click log have no click, and always predicting "no
+    click" would be accurate.
     """
-    if task.loss == "bce":
+    if task.is_table or task.kind != CLASSIFICATION:
         return "loss", -1
     return "accuracy", 1
 
 
 def evaluate_network(
     model: nn.Module, batches: Iterable[Batch], task: Task, memory_format: torch.memory_format
-) -> Predictions | ClickMetrics:
+) -> Predictions | ClickMetrics | RegressionMetrics:
     """Evaluate a network in one pass over the samples.
 
     Args:
@@ -123,7 +129,7 @@ def evaluate_network(
         memory_format: Memory format of images.
 
     Returns:
-        The predictions, or the metrics of click prediction if the task is click prediction.
+        The predictions of classes, or the metrics of a binary label or of a regression.
 
     Raises:
         DivergedError: An output is not finite.
@@ -131,7 +137,14 @@ def evaluate_network(
     outputs, targets = predict_logits(model, batches, memory_format)
     if not outputs.isfinite().all():
         raise DivergedError("the training diverged: outputs of the network are not finite")
-    if task.loss == "bce":
+    if task.kind == REGRESSION:
+        return compute_regression_metrics(
+            outputs.double().cpu().numpy(),
+            targets.double().view_as(outputs).cpu().numpy(),
+            task.target_mean,
+            task.target_std,
+        )
+    if task.kind == BINARY:
         logits = outputs.double().flatten().cpu().numpy()
         labels = targets.double().flatten().cpu().numpy()
         return compute_click_metrics(logits, labels)

@@ -12,12 +12,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from untrained.data.parts import TEST, ImagePart, Part
+from untrained.data.parts import TEST, TRAIN, ImagePart, Part
 from untrained.runs.folder import read_versions
 from untrained.training.batches import BatchLoader
 from untrained.training.ctr_metrics import ClickMetrics
 from untrained.training.evaluation import Predictions, evaluate_network
 from untrained.training.loop import Training
+from untrained.training.regression_metrics import RegressionMetrics
 from untrained.training.result import TrainingKey, TrainingResult
 
 # Number of mistakes in the result, each with its image.
@@ -71,8 +72,12 @@ def evaluate_training(
     model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     if isinstance(evaluation, ClickMetrics):
         metrics = _describe_clicks(evaluation)
+    elif isinstance(evaluation, RegressionMetrics):
+        metrics = _describe_numbers(evaluation)
     else:
         metrics = _describe_classes(evaluation, test, class_names)
+        if training.task.is_table:
+            metrics["constant"] = _evaluate_constant(evaluation, parts[TRAIN])
     normalisation = {}
     if isinstance(test, ImagePart):
         normalisation = {"mean": test.mean.tolist(), "std": test.std.tolist()}
@@ -109,6 +114,29 @@ def _describe_clicks(metrics: ClickMetrics) -> dict[str, Any]:
         "calibration": [asdict(row) for row in metrics.bins],
         "calibration_error": metrics.calibration_error,
     }
+
+
+def _describe_numbers(metrics: RegressionMetrics) -> dict[str, Any]:
+    """Return the fields of the result for a regression."""
+    return {
+        "loss": metrics.loss,
+        "rmse": metrics.rmse,
+        "mae": metrics.mae,
+        "r2": metrics.r2,
+        "constant": metrics.constant,
+        "calibration": [asdict(row) for row in metrics.bins],
+        "calibration_error": metrics.compute_calibration_error(),
+    }
+
+
+def _evaluate_constant(predictions: Predictions, train: Part) -> dict[str, float]:
+    """Return accuracy and log loss of always predicting the shares of the training classes."""
+    count = predictions.probabilities.shape[1]
+    counts = torch.bincount(train.read_labels().flatten().long().cpu(), minlength=count).double()
+    # One sample is added to each class, so that an unseen class has a finite loss.
+    log_shares = ((counts + 1) / (counts + 1).sum()).log()
+    accuracy = float((predictions.labels == counts.argmax()).double().mean())
+    return {"accuracy": accuracy, "loss": float(-log_shares[predictions.labels].mean())}
 
 
 def _describe_classes(

@@ -1,6 +1,7 @@
 """The training loop: one network and the steps of a recipe, without files or progress bars."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
 from time import perf_counter
@@ -114,6 +115,7 @@ class Training:
         self.gradient_function: GradientFunction = self.compute_gradients
         if self._can_replay_steps():
             self.gradient_function = ReplayedGradients(self.compute_gradients, self.device)
+        self.loss_weight = 1.0
         self.step = 0
         # The sum of losses stays on the device. Reading it in every step would block the GPU.
         self.epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -140,6 +142,7 @@ class Training:
         checkpoint_every: int = 1,
         patience: int | None = None,
         time_limit: float = inf,
+        finish_in: float = inf,
         on_step: Callable[[], None] | None = None,
     ) -> str:
         """Train until the end.
@@ -150,6 +153,8 @@ class Training:
             checkpoint_every: Number of steps between checkpoints.
             patience: Stop after this number of epochs without improvement; None for never.
             time_limit: Stop after this number of seconds.
+            finish_in: Shorten the training if it would take more than this number of seconds. The
+                learning rate then reaches its final value in the remaining epochs.
             on_step: Called after every step.
 
         Returns:
@@ -157,6 +162,7 @@ class Training:
         """
         start = perf_counter()
         last = start
+        first_step = self.step
         # A resumed training may have been killed after its last step, before its result was saved.
         if self.is_out_of_patience(patience):
             return "patience"
@@ -165,6 +171,9 @@ class Training:
             self.seconds += now - last
             last = now
             is_late = now - start > time_limit
+            if self.is_at_epoch_end:
+                step_seconds = (now - start) / (self.step - first_step)
+                self._shorten(start + finish_in - now, step_seconds)
             is_checkpoint_step = self.step % checkpoint_every == 0
             if save_checkpoint and (self.is_at_epoch_end or is_late or is_checkpoint_step):
                 save_checkpoint()
@@ -175,6 +184,24 @@ class Training:
             if is_late and self.step < self.total_steps:
                 return "time"
         return "epochs"
+
+    def limit_epochs(self, epochs: int) -> None:
+        """Leave out the epochs after this number. The learning-rate schedule then ends there."""
+        self.recipe = replace(self.recipe, epochs=min(epochs, self.recipe.epochs))
+
+    def _shorten(self, seconds: float, step_seconds: float) -> None:
+        """Leave out the last epochs if there is no time for them. At least one epoch remains.
+
+        Args:
+            seconds: The time that is left.
+            step_seconds: How long a step takes.
+        """
+        epoch = self.step // self.steps_per_epoch
+        remaining_steps = (self.recipe.epochs - epoch) * self.steps_per_epoch
+        if remaining_steps * step_seconds <= seconds:
+            return
+        remaining_epochs = int(seconds / (step_seconds * self.steps_per_epoch))
+        self.limit_epochs(max(epoch + 1, epoch + remaining_epochs))
 
     def _iterate_steps(self) -> Iterator[None]:
         """Do all remaining steps, one per iteration, and evaluate at the end of each epoch."""
@@ -187,6 +214,7 @@ class Training:
             start = perf_counter()
             self.model.train()
             for batch in self.train_loader.iterate_training_batches(epoch, first_step):
+                self.loss_weight = self.process.compute_loss_weight(batch)
                 self.train_step(self.process.select_samples(batch))
                 if self.is_at_epoch_end:
                     self._finish_epoch(epoch, start, self.steps_per_epoch - first_step)
@@ -214,6 +242,8 @@ class Training:
         device_type = torch.device(self.device).type
         with torch.autocast(device_type, torch.bfloat16, enabled=self.use_bfloat16):
             loss = self.compute_loss(self.wrapped_model(inputs), targets)
+        if self.loss_weight != 1:
+            loss = loss * self.loss_weight
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
@@ -244,6 +274,7 @@ class Training:
         Raises:
             DivergedError: The loss is not finite.
         """
+        self.share_epoch_loss()
         loss = float(self.epoch_loss) / self.steps_per_epoch
         self.epoch_loss.zero_()
         if not isfinite(loss):
@@ -260,13 +291,19 @@ class Training:
             self.curve.append(row)
             return
         candidate = self.evaluate_epoch(epoch)
-        for name in ("loss", "accuracy", "auc"):
-            if name in candidate.metrics:
-                row[f"val_{name}"] = candidate.metrics[name]
+        for name, value in candidate.metrics.items():
+            row[f"val_{name}"] = value
         self.curve.append(row)
         # The later of two equally good epochs is kept.
         if self.best is None or self._get_quality(candidate) >= self._get_quality(self.best):
             self.best = candidate
+
+    def share_epoch_loss(self) -> None:
+        """Replace the sum of losses by its mean over all processes, each of which must call this.
+
+        Then every process finds in the same epoch that the training diverged.
+        """
+        self.epoch_loss.copy_(self.process.average(self.epoch_loss))
 
     @property
     def final_model(self) -> nn.Module:
@@ -340,6 +377,7 @@ class Training:
             seconds=self.seconds,
             epoch_seconds=self.epoch_seconds,
             epoch_samples=self.epoch_samples,
+            epochs=self.recipe.epochs,
         )
 
     def resume(self, path: Path, key: TrainingKey) -> None:
@@ -370,3 +408,5 @@ class Training:
         self.seconds = checkpoint.seconds
         self.epoch_seconds = checkpoint.epoch_seconds
         self.epoch_samples = checkpoint.epoch_samples
+        if checkpoint.epochs is not None:
+            self.limit_epochs(checkpoint.epochs)

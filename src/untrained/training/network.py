@@ -16,7 +16,7 @@ from untrained.probe.passes import read_logits
 from untrained.training.recipes import Recipe
 from untrained.types import Batch, Task
 
-TRAINABLE_LOSSES = ("cross_entropy", "bce")
+TRAINABLE_LOSSES = ("cross_entropy", "bce", "mse")
 # The epsilon of Adagrad in NASRec.
 ADAGRAD_EPSILON = 1e-2
 

@@ -6,24 +6,49 @@ rows are converted to numbers.
 """
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from untrained.data.pictures.card import propose_batch_size
 from untrained.errors import UsageError
 from untrained.files import find_free_folder, read_result_file, use_run_folder, write_atomically
+from untrained.formatting import format_count, format_percent
 from untrained.training.recipes import Recipe, format_recipe
+from untrained.types import BINARY, CLASSIFICATION, REGRESSION, TaskKind
 
 if TYPE_CHECKING:
     from torch import nn
 
 TRAINING_FILE = "train.json"
+# Fields that depend on the test part.
+_TEST_RESULTS = (
+    "loss",
+    "accuracy",
+    "auc",
+    "normalised_entropy",
+    "rmse",
+    "mae",
+    "r2",
+    "constant",
+    "confusion",
+    "calibration",
+    "calibration_error",
+    "mistakes",
+)
 _RECIPE_DEFAULTS = {field.name: field.default for field in fields(Recipe)}
 
 
 class AnotherTrainingError(UsageError):
     """A folder holds a training with another key."""
+
+
+def format_errors(rmse: float | None, mae: float | None, r2: float | None) -> str:
+    """Return the metrics of a regression, such as "3.2, MAE 2.1, R2 0.87"."""
+    text = f"{rmse:.4g}, MAE {mae:.4g}"
+    if r2 is not None:
+        text += f", R2 {r2:.3f}"
+    return text
 
 
 @dataclass(frozen=True)
@@ -42,7 +67,8 @@ class TrainingKey:
         device: The device, or "accelerate".
         input_shape: The requested input shape, such as "3x32x32"; empty for the default.
         patience: Number of epochs without improvement after which the training stops.
-        refit: Whether the validation part was used for training too, without selection.
+        refit: Whether the validation part was used for training too, without selection; "all" if
+            the test part was used as well.
         start: Fingerprint of the weights that the training began with; empty for fresh weights.
         code: Fingerprint of the user's code or module.
         samples: Fingerprint of all samples.
@@ -58,7 +84,7 @@ class TrainingKey:
     device: str
     input_shape: str = ""
     patience: int | None = None
-    refit: bool = False
+    refit: bool | str = False
     start: str = ""
     code: str = ""
     samples: str = ""
@@ -107,9 +133,9 @@ class TrainingKey:
 class TrainingResult:
     """The result of a training.
 
-    The test part is evaluated once, with the best weights. `loss`, `accuracy`, `auc`,
-    `normalised_entropy`, `confusion`, `calibration`, `calibration_error` and `mistakes` are results
-    on the test part.
+    The test part is evaluated once, with the best weights. `loss`, `accuracy`, `auc`, `rmse`,
+    `mae`, `r2`, `constant`, `normalised_entropy`, `confusion`, `calibration`, `calibration_error`
+    and `mistakes` are results on the test part.
 
     Attributes:
         key: Identity of the training.
@@ -117,7 +143,7 @@ class TrainingResult:
         curve: One row of metrics per epoch.
         best: Epoch and kind of the best weights, and their validation metrics. After a refit there
             are no validation metrics, and the weights are those at the end.
-        loss: Mean loss.
+        loss: Mean loss. For a regression it is the squared error of standardised labels.
         samples: Number of samples per part. After a refit, `train` includes the validation part.
         task: The task as plain data.
         normalisation: Mean and standard deviation per channel; empty for tables.
@@ -125,19 +151,28 @@ class TrainingResult:
         seconds: Training time in total.
         samples_per_second: Speed of finished epochs, without evaluation.
         calibration: One row per bin. For classes: number of samples, confidence and accuracy. For
-            clicks: predicted and observed click rate, and number of rows.
+            clicks and numbers: mean prediction, mean label, and number of rows.
         calibration_error: Mean distance between prediction and observation.
         command: What to type to repeat the training; empty for a module, which cannot be typed.
         versions: Versions of Python and of the packages.
         made_on: Date and time.
-        accuracy: Accuracy; None for clicks.
+        accuracy: Accuracy; None unless classes are predicted.
         classes: Names of the classes.
         confusion: Confusion matrix; a row is a true class.
         mistakes: The worst mistakes: true and predicted class, their probabilities, and the image
             as a data URL.
         auc: Area under the ROC curve; None for classes, or if all labels are equal.
         normalised_entropy: Log loss relative to that of the mean click rate.
+        rmse: Root of the mean squared error in the unit of the label; None unless numbers are
+            predicted.
+        mae: Mean absolute error in the unit of the label.
+        r2: Share of the variance of the label that is explained; None if all labels are equal.
+        constant: The same metrics of a constant prediction: always the most frequent class, or the
+            mean label, of the training rows. Empty for clicks, which have the normalised entropy,
+            and for classes of pictures.
         notes: What was decided from the data, one sentence each.
+        estimated_by: Folder of the training without the test part whose test results are shown;
+            empty if they are this training's own.
         folder: The folder of the training.
         model: The network with the best weights, in evaluation mode; None if read from a file.
     """
@@ -164,13 +199,18 @@ class TrainingResult:
     mistakes: list[dict[str, Any]] = field(default_factory=list)
     auc: float | None = None
     normalised_entropy: float | None = None
+    rmse: float | None = None
+    mae: float | None = None
+    r2: float | None = None
+    constant: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    estimated_by: str = ""
     folder: str = ""
     model: "nn.Module | None" = field(default=None, compare=False)
 
     @property
     def warning(self) -> str:
-        """Advice if one batch holds all samples, so that an epoch was one step; else empty."""
+        """Advice if one batch holds all samples, so an epoch was one step; else empty."""
         batch = self.key.recipe["batch"]
         samples = self.samples["train"]
         better_batch = propose_batch_size(samples, 1)
@@ -178,14 +218,64 @@ class TrainingResult:
             return ""
         recipe = format_recipe({**self.key.recipe, "batch": better_batch})
         return (
-            f"the batch size {batch} is larger than the {samples} training samples, so that an "
-            f'epoch was one step; for more steps: --recipe "{recipe}"'
+            f"the batch size {batch} is larger than the {samples} training samples, so an epoch "
+            f'was one step; for more steps: --recipe "{recipe}"'
         )
 
     @property
-    def predicts_clicks(self) -> bool:
-        """Whether the network predicts clicks, which are evaluated by log loss."""
-        return self.accuracy is None
+    def estimate_text(self) -> str:
+        """What the test result says if the test part was trained on; empty if it was not."""
+        if not self.estimated_by:
+            return ""
+        return (
+            "the test result is that of the same training without the test part, in "
+            f"{self.estimated_by}; afterwards the network was trained on all "
+            f"{format_count(self.samples['train'], 'sample')}"
+        )
+
+    def with_test_results_of(self, estimate: "TrainingResult") -> "TrainingResult":
+        """Return this result with the test results of another training.
+
+        Args:
+            estimate: The same training without the test part.
+        """
+        changes = {name: getattr(estimate, name) for name in _TEST_RESULTS}
+        return replace(self, estimated_by=estimate.folder, **changes)
+
+    @property
+    def kind(self) -> TaskKind:
+        """What the network predicts: a binary label, classes or numbers."""
+        if self.rmse is not None:
+            return REGRESSION
+        if self.accuracy is not None:
+            return CLASSIFICATION
+        return BINARY
+
+    @property
+    def constant_text(self) -> str:
+        """What a constant prediction achieves on the test part; empty without `constant`."""
+        if self.kind == CLASSIFICATION and self.constant:
+            return (
+                "always predicting the most frequent class has a test accuracy of "
+                f"{100 * self.constant['accuracy']:.2f} %, and predicting the shares of the "
+                f"classes a log loss of {self.constant['loss']:.4f}"
+            )
+        if self.kind == REGRESSION and self.constant:
+            return (
+                "always predicting the mean has a test RMSE of "
+                f"{self.constant['rmse']:.4g} and an MAE of {self.constant['mae']:.4g}"
+            )
+        return ""
+
+    def format_test_result(self) -> str:
+        """Return the result on the test part, such as "accuracy 98.2 %"."""
+        if self.kind == REGRESSION:
+            return f"RMSE {format_errors(self.rmse, self.mae, self.r2)}"
+        if self.kind == CLASSIFICATION:
+            return f"accuracy {format_percent(self.accuracy or 0.0)}"
+        if self.auc is None:
+            return f"log loss {self.loss:.4f}"
+        return f"log loss {self.loss:.4f}, AUC {format_percent(self.auc, 2)}"
 
     def to_document(self) -> dict[str, Any]:
         """Return the result as `--json` prints it: plain data without images."""

@@ -16,7 +16,7 @@ resumes from its checkpoint and ends with the same weights; on a CPU they are eq
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -43,7 +43,7 @@ from untrained.spaces import Space
 from untrained.training.checkpoint import Weights, load_tensors, save_tensors
 from untrained.training.supernet_paths import SupernetPaths, accumulate_gradients
 from untrained.training.warm_up_plan import WarmUpPlan, make_warm_up_plan
-from untrained.types import Arch, Batch, Task
+from untrained.types import BINARY, Arch, Batch, Task
 
 WARM_UP_FILE = "warmup.pt"
 # Time between checkpoints.
@@ -166,7 +166,7 @@ class WarmUp:
 
 
 def _get_default_preset(task: Task) -> str:
-    if task.loss == "bce":
+    if task.kind == BINARY or task.vocabularies:
         return "nasrec"
     return "vision"
 
@@ -190,15 +190,36 @@ class CandidateWarmUp:
     def open(self, make_supernet: Callable[[], Any], device: str) -> PrepareWeights:
         """Return the function that trains a candidate. It does not need the supernet."""
 
-        def train_candidate(model: nn.Module, arch: Arch, seed: int) -> None:
-            batches = self.warm_up.iterate_batches(device, arch.space, arch, seed)
-            with random_state(derive_seed("warm-up", arch.space, arch, seed)):
-                self._train(model.to(device), batches)
+        return partial(self.train_candidate, device)
 
-        return train_candidate
+    def train_candidate(
+        self,
+        device: str,
+        model: nn.Module,
+        arch: Arch,
+        seed: int,
+        on_step: Callable[[int], None] | None = None,
+    ) -> None:
+        """Train one network.
+
+        Args:
+            device: Where it is trained.
+            model: The network, which changes.
+            arch: Its architecture.
+            seed: Seed of the order of the samples, with the architecture.
+            on_step: Called after each step with the number of steps so far.
+        """
+        batches = self.warm_up.iterate_batches(device, arch.space, arch, seed)
+        with random_state(derive_seed("warm-up", arch.space, arch, seed)):
+            self._train(model.to(device), batches, on_step)
 
     @torch.enable_grad()
-    def _train(self, model: nn.Module, batches: Iterator[Batch]) -> None:
+    def _train(
+        self,
+        model: nn.Module,
+        batches: Iterator[Batch],
+        on_step: Callable[[int], None] | None,
+    ) -> None:
         warm_up = self.warm_up
         was_training = model.training
         optimiser = warm_up.plan.make_optimiser(model.train())
@@ -209,6 +230,8 @@ class CandidateWarmUp:
                 raise Unscorable("nan", f"its warm-up diverged at {position}")
             loss.backward()  # type: ignore[no-untyped-call]
             _update_weights(optimiser, model, warm_up.plan.rate_at(step, warm_up.steps))
+            if on_step is not None:
+                on_step(step + 1)
         model.train(was_training)
 
 

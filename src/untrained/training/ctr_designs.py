@@ -1,8 +1,10 @@
-"""Published networks for click prediction, as references for the networks that a search finds.
+"""Known designs of networks for tables, which compete with the best network of a search.
 
-`REFERENCES["dlrm"](task)` builds a network that maps rows (N, columns) of a table to logits (N, 1).
+`CTR_DESIGNS["dlrm"](task)` builds a network that maps rows (N, columns) of a table to outputs
+(N, outputs): one logit of a click, one logit per class, or one number.
 
-logistic  logistic regression, one weight per identifier
+logistic  logistic regression, one weight per identifier and output
+linear    the same network for numbers, which is linear regression
 dlrm      dot products of all pairs of embeddings, with the dense columns as one more embedding
           (Naumov et al. 2019)
 deepfm    a factorisation machine and a deep network on the same embeddings (Guo et al. 2017)
@@ -20,7 +22,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from untrained.types import Task
+from untrained.types import REGRESSION, Task
 
 EMBEDDING_WIDTH = 16
 HIDDEN_WIDTHS = (128, 64)
@@ -53,13 +55,13 @@ class Embeddings(nn.Module):
 
 
 class Logistic(nn.Module):
-    """logit = b + <w, dense> + sum over fields of the weight of the identifier."""
+    """output = b + <w, dense> + sum over fields of the weight of the identifier."""
 
     def __init__(self, task: Task) -> None:
         super().__init__()
-        self.weights = Embeddings(task, 1)
-        self.slopes = nn.Parameter(torch.zeros(self.weights.dense, 1))
-        self.bias = nn.Parameter(torch.zeros(1))
+        self.weights = Embeddings(task, task.num_classes)
+        self.slopes = nn.Parameter(torch.zeros(self.weights.dense, task.num_classes))
+        self.bias = nn.Parameter(torch.zeros(task.num_classes))
         nn.init.zeros_(self.weights.table.weight)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -82,7 +84,7 @@ class Dlrm(nn.Module):
             vectors += 1
             dense_width = EMBEDDING_WIDTH
         pairs = vectors * (vectors - 1) // 2
-        self.top = make_mlp(pairs + dense_width, *HIDDEN_WIDTHS, 1)
+        self.top = make_mlp(pairs + dense_width, *HIDDEN_WIDTHS, task.num_classes)
 
     def forward(self, rows: Tensor) -> Tensor:
         dense, vectors = self.embed(rows)
@@ -97,19 +99,30 @@ class Dlrm(nn.Module):
 
 
 class DeepFm(nn.Module):
-    """Logistic regression + pairwise dot products + an MLP on dense columns and embeddings."""
+    """Logistic regression + pairwise dot products + an MLP on dense columns and embeddings.
+
+    With several classes, the same sum of dot products would be added to every logit and change
+    nothing. So each class has its own weights of the products.
+    """
 
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.first = Logistic(task)
         self.embed = Embeddings(task)
         width = self.embed.dense + self.embed.fields * EMBEDDING_WIDTH
-        self.deep = make_mlp(width, *HIDDEN_WIDTHS, 1)
+        self.deep = make_mlp(width, *HIDDEN_WIDTHS, task.num_classes)
+        self.mix: nn.Module | None = None
+        if task.num_classes > 1:
+            self.mix = nn.Linear(EMBEDDING_WIDTH, task.num_classes, bias=False)
 
     def forward(self, rows: Tensor) -> Tensor:
         dense, vectors = self.embed(rows)
         # Sum over pairs: ((sum of v)^2 - sum of v^2) / 2.
-        second = (vectors.sum(1) ** 2 - (vectors**2).sum(1)).sum(1, keepdim=True) / 2
+        products = vectors.sum(1) ** 2 - (vectors**2).sum(1)
+        if self.mix is None:
+            second = products.sum(1, keepdim=True) / 2
+        else:
+            second = self.mix(products) / 2
         deep = self.deep(torch.cat([dense, vectors.flatten(1)], 1))
         logits: Tensor = self.first(rows) + second + deep
         return logits
@@ -132,8 +145,8 @@ class AutoInt(nn.Module):
             nn.Linear(EMBEDDING_WIDTH, EMBEDDING_WIDTH) for _ in range(layers)
         )
         width = (self.embed.dense + self.embed.fields) * EMBEDDING_WIDTH
-        self.head = nn.Linear(width, 1)
-        self.deep = make_mlp(width, *HIDDEN_WIDTHS, 1)
+        self.head = nn.Linear(width, task.num_classes)
+        self.deep = make_mlp(width, *HIDDEN_WIDTHS, task.num_classes)
 
     def forward(self, rows: Tensor) -> Tensor:
         dense, vectors = self.embed(rows)
@@ -162,9 +175,18 @@ def make_mlp(*widths: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-REFERENCES: dict[str, Callable[[Task], nn.Module]] = {
+CTR_DESIGNS: dict[str, Callable[[Task], nn.Module]] = {
     "logistic": Logistic,
+    "linear": Logistic,
     "dlrm": Dlrm,
     "deepfm": DeepFm,
     "autoint": AutoInt,
 }
+
+
+def list_ctr_designs(task: Task) -> list[str]:
+    """Return the names of the networks that compete with a found network on a table."""
+    omitted = "linear"
+    if task.kind == REGRESSION:
+        omitted = "logistic"
+    return [name for name in CTR_DESIGNS if name != omitted]

@@ -1,0 +1,264 @@
+"""Gradient boosting of decision trees on a table, as a reference for networks.
+
+On small tables it is what a data scientist would try first. Identifiers are replaced by the click
+rate, the shares of the classes or the mean label of their rows, estimated on other rows of the
+training part (scikit-learn's `TargetEncoder`). The number of trees and the size of a tree are
+selected by the loss on the validation part.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from time import perf_counter
+
+import numpy as np
+
+from untrained.data import DataSource
+from untrained.data.parts import TEST, TRAIN, VAL, Part
+from untrained.training.batches import EVALUATION_ROWS
+from untrained.training.ctr_metrics import Array, compute_auc, compute_row_losses
+from untrained.training.regression_metrics import compute_regression_metrics
+from untrained.types import BINARY, REGRESSION, Task, TaskKind
+
+BOOSTING = "gradient boosting"
+NOT_EXPORTED = "it is not exported, because the files of an export need a network; use scikit-learn"
+# Of longer tables, every n-th row is used.
+MAX_ROWS = 200_000
+# Number of folds of the target encoder.
+FOLDS = 5
+TREES = 300
+LEARNING_RATE = 0.05
+# Largest numbers of leaves per tree that are compared.
+LEAVES = (15, 63)
+# A class that the trees exclude has this probability, so that its loss is finite.
+SMALLEST_PROBABILITY = 1e-12
+
+
+# Yields the outputs for rows of the first tree, of the first two trees, and so on: logits, numbers,
+# or log probabilities (rows, classes).
+_PredictStages = Callable[[Array], Iterator[Array]]
+
+
+@dataclass(frozen=True)
+class BoostingResult:
+    """The result of gradient boosting.
+
+    Attributes:
+        val_loss: Loss on the validation part: log loss, or squared error of standardised labels.
+        val_quality: AUC, accuracy or R2 on the validation part; None if it is not defined.
+        loss: Loss on the test part.
+        quality: AUC, accuracy or R2 on the test part; None if it is not defined.
+        row_losses: Loss of each test row.
+        trees: Number of trees.
+        leaves: Largest number of leaves per tree.
+        rows: Number of training rows.
+    """
+
+    val_loss: float
+    val_quality: float | None
+    loss: float
+    quality: float | None
+    row_losses: Array
+    trees: int
+    leaves: int
+    rows: int
+
+    @property
+    def description(self) -> str:
+        """The settings that were selected."""
+        return f"{self.trees} trees of at most {self.leaves} leaves"
+
+
+def train_boosting(source: DataSource, seconds: float | None = None) -> BoostingResult:
+    """Train gradient boosting on the training part, and test it once on the test part.
+
+    Args:
+        source: The table.
+        seconds: After this time, no further size of the trees is tried; None for no limit.
+
+    Returns:
+        The result of the size with the lowest loss on the validation part.
+    """
+    start = perf_counter()
+    kind = source.task.kind
+    identifiers = len(source.task.vocabularies)
+    features, labels = _read_rows(source.parts[TRAIN], MAX_ROWS)
+    dense = features.shape[1] - identifiers
+    encoded = features[:, :dense]
+    if identifiers:
+        rates = []
+        # The rates for a row must not contain its own label.
+        folds = np.arange(len(features)) % FOLDS
+        for fold in range(FOLDS):
+            is_inside = folds == fold
+            rates.append(
+                _estimate_rates(
+                    source.task,
+                    features[~is_inside, dense:],
+                    labels[~is_inside],
+                    features[is_inside, dense:],
+                )
+            )
+        order = np.argsort(folds, kind="stable")
+        encoded_rates = np.empty((len(features), rates[0].shape[1]))
+        encoded_rates[order] = np.concatenate(rates)
+        encoded = np.hstack([encoded, encoded_rates])
+
+    def encode(part: Part, max_rows: int | None) -> tuple[Array, Array]:
+        rows, row_labels = _read_rows(part, max_rows)
+        if identifiers:
+            part_rates = _estimate_rates(source.task, features[:, dense:], labels, rows[:, dense:])
+            rows = np.hstack([rows[:, :dense], part_rates])
+        return rows, row_labels
+
+    val_features, val_labels = encode(source.parts[VAL], MAX_ROWS)
+    best_loss = np.inf
+    best_trees = 0
+    best_leaves = 0
+    best_model: _PredictStages | None = None
+    for leaves in LEAVES:
+        if best_model is not None and seconds is not None and perf_counter() - start > seconds:
+            break
+        predict_stages = _fit_trees(source.task, leaves, encoded, labels)
+        for trees, outputs in enumerate(predict_stages(val_features), 1):
+            loss = float(_compute_losses(kind, outputs, val_labels).mean())
+            if loss < best_loss:
+                best_loss = loss
+                best_trees = trees
+                best_leaves = leaves
+                best_model = predict_stages
+    assert best_model is not None
+    val_outputs = _take_stage(best_model(val_features), best_trees)
+    # Every test row is compared with the winner of a search, so none is left out.
+    test_features, test_labels = encode(source.parts[TEST], None)
+    test_outputs = _take_stage(best_model(test_features), best_trees)
+    row_losses = _compute_losses(kind, test_outputs, test_labels)
+    return BoostingResult(
+        val_loss=float(np.mean(_compute_losses(kind, val_outputs, val_labels))),
+        val_quality=_compute_quality(kind, val_outputs, val_labels),
+        loss=float(np.mean(row_losses)),
+        quality=_compute_quality(kind, test_outputs, test_labels),
+        row_losses=row_losses,
+        trees=best_trees,
+        leaves=best_leaves,
+        rows=len(labels),
+    )
+
+
+def _fit_trees(task: Task, leaves: int, features: Array, labels: Array) -> _PredictStages:
+    """Fit trees of at most so many leaves."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    make_model = HistGradientBoostingClassifier
+    if task.kind == REGRESSION:
+        make_model = HistGradientBoostingRegressor
+    model = make_model(
+        learning_rate=LEARNING_RATE,
+        max_iter=TREES,
+        max_leaf_nodes=leaves,
+        early_stopping=False,
+        random_state=0,
+    )
+    model.fit(features, labels)
+
+    def predict_stages(rows: Array) -> Iterator[Array]:
+        if task.kind == REGRESSION:
+            yield from model.staged_predict(rows)
+            return
+        for probabilities in model.staged_predict_proba(rows):
+            if task.kind == BINARY:
+                yield _compute_logits(probabilities)
+                continue
+            # A class without training rows has no column.
+            outputs = np.zeros((len(rows), task.num_classes))
+            outputs[:, model.classes_.astype(int)] = probabilities
+            yield np.log(np.maximum(outputs, SMALLEST_PROBABILITY))
+
+    return predict_stages
+
+
+def _compute_losses(kind: TaskKind, outputs: Array, labels: Array) -> Array:
+    """Return the loss of each row."""
+    if kind == BINARY:
+        return compute_row_losses(outputs, labels)
+    losses: Array
+    if kind == REGRESSION:
+        losses = (outputs - labels) ** 2
+    else:
+        losses = -outputs[np.arange(len(labels)), labels.astype(int)]
+    return losses
+
+
+def _compute_quality(kind: TaskKind, outputs: Array, labels: Array) -> float | None:
+    """Return AUC, accuracy or R2; None if it is not defined."""
+    if kind == BINARY:
+        return compute_auc(outputs, labels)
+    if kind == REGRESSION:
+        # R2 is the same for standardised labels.
+        return compute_regression_metrics(outputs, labels, 0.0, 1.0).r2
+    return float(np.mean(outputs.argmax(1) == labels))
+
+
+def _estimate_rates(task: Task, seen: Array, labels: Array, rows: Array) -> Array:
+    """Estimate the mean label of identifiers, or with three classes or more the share of each.
+
+    Args:
+        task: The task.
+        seen: Identifiers of the rows to estimate from.
+        labels: Their labels.
+        rows: Identifiers of the rows that need rates.
+
+    Returns:
+        Rates (rows, columns), or (rows, columns times classes).
+    """
+    # Imported here, because scikit-learn takes a while to import.
+    from sklearn.preprocessing import TargetEncoder
+
+    if task.kind == REGRESSION:
+        encoder = TargetEncoder(target_type="continuous").fit(seen, labels)
+        return np.asarray(encoder.transform(rows))
+    targets = [labels]
+    if task.num_classes > 2:
+        targets = [(labels == number).astype(np.float64) for number in range(task.num_classes)]
+    rates = []
+    for target in targets:
+        if target.min() == target.max():
+            # A class without rows here, or the only one.
+            rates.append(np.full(rows.shape, target[0]))
+        else:
+            encoder = TargetEncoder(target_type="binary").fit(seen, target)
+            rates.append(np.asarray(encoder.transform(rows)))
+    return np.hstack(rates)
+
+
+def _read_rows(part: Part, max_rows: int | None) -> tuple[Array, Array]:
+    """Return features and labels of at most `max_rows` rows, evenly spread.
+
+    Their shapes are (rows, columns) and (rows).
+    """
+    step = 1
+    if max_rows is not None:
+        step = -(-len(part) // max_rows)
+    features = []
+    labels = []
+    first = 0
+    for batch in part.batches(EVALUATION_ROWS):
+        # Every step-th row of the part, whatever the size of a batch.
+        offset = -first % step
+        features.append(batch.inputs[offset::step].double().numpy())
+        labels.append(batch.targets[offset::step].double().flatten().numpy())
+        first += len(batch.inputs)
+    return np.concatenate(features), np.concatenate(labels)
+
+
+def _take_stage(stages: Iterator[Array], trees: int) -> Array:
+    """Return the outputs of the first trees."""
+    return next(islice(stages, trees - 1, trees))
+
+
+def _compute_logits(probabilities: Array) -> Array:
+    """Return the logits of the second class, from the probabilities of both (rows, 2)."""
+    tiny = np.finfo(np.float64).tiny
+    return np.log(np.maximum(probabilities[:, 1], tiny)) - np.log(
+        np.maximum(probabilities[:, 0], tiny)
+    )

@@ -1,0 +1,92 @@
+"""Metrics of a regression, from predictions and labels in the unit of the label, in numpy.
+
+RMSE  root of the mean squared error
+MAE   mean absolute error
+R2    1 - sum of squared errors / sum of squared distances of the labels from their mean; 0 is as
+      good as always predicting the mean, and it may be negative
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from untrained.training.ctr_metrics import CALIBRATION_BINS, CalibrationBin
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RegressionMetrics:
+    """All metrics. R2 is None if all labels are equal.
+
+    Attributes:
+        loss: Mean squared error of standardised labels, which networks are trained with.
+        rmse: Root of the mean squared error, in the unit of the label.
+        mae: Mean absolute error, in the unit of the label.
+        r2: Share of the variance that is explained.
+        constant: RMSE and MAE of always predicting the mean label of the training rows.
+        bins: Mean prediction and mean label of rows of similar prediction.
+    """
+
+    loss: float
+    rmse: float
+    mae: float
+    r2: float | None
+    constant: dict[str, float]
+    bins: tuple[CalibrationBin, ...]
+
+    @property
+    def summary(self) -> dict[str, float]:
+        """The metrics of one epoch for the curve of a training."""
+        values = {"loss": self.loss, "rmse": self.rmse, "mae": self.mae}
+        if self.r2 is not None:
+            values["r2"] = self.r2
+        return values
+
+    def compute_calibration_error(self) -> float:
+        """Compute the mean distance between predicted and observed labels of a bin."""
+        distance = sum(abs(row.predicted - row.observed) * row.rows for row in self.bins)
+        return distance / sum(row.rows for row in self.bins)
+
+
+def compute_regression_metrics(
+    outputs: Array, targets: Array, mean: float, std: float
+) -> RegressionMetrics:
+    """Compute all metrics.
+
+    Args:
+        outputs: Outputs of a network, (samples,) or (samples, outputs).
+        targets: Standardised labels of the same shape.
+        mean: Mean of the label over the training rows.
+        std: Its standard deviation over the training rows.
+    """
+    errors = std * (outputs - targets)
+    # A standardised label is its distance from what the constant predicts.
+    constant_errors = std * targets
+    variance = float(np.var(std * targets))
+    r2 = None
+    if variance > 0:
+        r2 = 1 - float(np.mean(errors**2)) / variance
+    return RegressionMetrics(
+        loss=float(np.mean((outputs - targets) ** 2)),
+        rmse=float(np.sqrt(np.mean(errors**2))),
+        mae=float(np.mean(np.abs(errors))),
+        r2=r2,
+        constant={
+            "rmse": float(np.sqrt(np.mean(constant_errors**2))),
+            "mae": float(np.mean(np.abs(constant_errors))),
+        },
+        bins=_compute_bins(mean + std * outputs.ravel(), mean + std * targets.ravel()),
+    )
+
+
+def _compute_bins(predicted: Array, observed: Array) -> tuple[CalibrationBin, ...]:
+    """Compare predictions with labels in bins of equal size, from low to high predictions."""
+    order = np.argsort(predicted, kind="stable")
+    result = []
+    for rows in np.array_split(order, CALIBRATION_BINS):
+        if len(rows):
+            means = float(predicted[rows].mean()), float(observed[rows].mean())
+            result.append(CalibrationBin(*means, len(rows)))
+    return tuple(result)
