@@ -43,6 +43,12 @@ def test_stops_after_the_time():
     assert Budget(seconds=3.0).total is None
 
 
+def test_a_time_that_is_used_up_is_no_missing_limit():
+    used_up = Budget(seconds=0.0)
+    assert used_up.total is None
+    assert count_until_stop(used_up, [1.0] * 200, seconds=0.5) == (1, "time")
+
+
 STABLE: dict[str, tuple[int, int, list[float | None], tuple[int, str]]] = {
     # top, stable, scores, (number of architectures, reason)
     "the best one is found first": (1, 3, [9, 1, 2, 3, 4], (4, "stable")),
@@ -111,6 +117,18 @@ def test_a_search_with_a_time_limit_stops_and_the_same_call_resumes(run_folder, 
     assert len(longer.ranking.standings) == 7
     assert len(read_values(run_folder)) == 7 * 2
     assert longer.records[: len(first.records)] == first.records
+
+
+def test_a_search_whose_time_was_used_up_before_scoring_scores_one_architecture(
+    run_folder, monkeypatch
+):
+    ticks = count()
+    monkeypatch.setattr(drive_, "perf_counter", lambda: float(next(ticks)))
+    # The plan is made at 0 s. When it is asked for the time of scoring, 10 s have passed.
+    plan_ticks = count(0, 10)
+    monkeypatch.setattr(time_plan, "perf_counter", lambda: float(next(plan_ticks)))
+    result = search_tiny(run_folder, budget=None, time="3s")
+    assert (result.run.ended, len(result.ranking.standings)) == ("time", 1)
 
 
 def test_a_search_until_stable_is_the_start_of_the_whole_search(tmp_path):

@@ -119,7 +119,7 @@ def kappa(arch: Arch) -> float:
     return 2.0 + int(arch["c0"])
 
 
-def evaluate_pool(archs):
+def score_pool(archs):
     for arch in archs:
         yield [
             make_toy_record(arch, metric(arch), "trace@1"),
@@ -139,7 +139,7 @@ def test_hnas_finds_the_region_of_the_best_nu():
             ten,
             make_rng(seed),
             read_fitness,
-            evaluate_pool=evaluate_pool,
+            score_pool=score_pool,
             pool=500,
             pool_growth=100,
         )
@@ -160,7 +160,7 @@ def test_with_a_scale_hnas_finds_the_best_itself():
             ten,
             make_rng(seed),
             read_fitness,
-            evaluate_pool=evaluate_pool,
+            score_pool=score_pool,
             pool=500,
             pool_growth=100,
             max_nu=700.0,
@@ -177,7 +177,7 @@ def test_with_a_scale_hnas_finds_the_best_itself():
 
 def test_a_query_minimises_the_bound_among_new_architectures():
     strategy = HNAS(
-        ten, make_rng(), read_fitness, evaluate_pool=evaluate_pool, pool=50, pool_growth=10, steps=8
+        ten, make_rng(), read_fitness, score_pool=score_pool, pool=50, pool_growth=10, steps=8
     )
     proposed: list[Arch] = []
     while archs := strategy.ask(5):
@@ -201,7 +201,7 @@ def test_the_first_quarter_tries_evenly_spaced_nu_at_the_middle_of_mu():
         ten,
         make_rng(),
         read_fitness,
-        evaluate_pool=evaluate_pool,
+        score_pool=score_pool,
         pool=50,
         pool_growth=0,
         steps=20,
@@ -223,6 +223,7 @@ def test_the_published_formula():
         [10 / (2 + 1e-6) + 0.1 * 5, 20 / (5 + 1e-6) + 0.1 * 16]
     )
     assert bound(M, k, 0.1, 3.0) == pytest.approx([5 + 0.1 * 1, 4 + 0.1 * 22])
+    assert bound(M, k, 0.1, 3.0, "square") == pytest.approx([5 + 0.1 * 1, 4 + 0.1 * 484])
     plan = PRESETS["nasbench201"]
     assert (plan.max_nu, plan.min_log_mu, plan.max_log_mu, plan.variant) == (
         5000,
@@ -246,7 +247,7 @@ def test_the_published_formula():
     )
 
 
-@pytest.mark.parametrize("variant", ["default", "published"])
+@pytest.mark.parametrize("variant", ["default", "square", "published"])
 def test_without_a_scale_nu_is_a_quantile_and_mu_balances_both_terms(variant):
     """The first steps are at quantiles 0, 0.25, ... of M^2 and in the middle of 10^-2 to 10, so the
     second term is 10^-0.5 times the first, in the median."""
@@ -254,7 +255,7 @@ def test_without_a_scale_nu_is_a_quantile_and_mu_balances_both_terms(variant):
         ten,
         make_rng(),
         read_fitness,
-        evaluate_pool=evaluate_pool,
+        score_pool=score_pool,
         pool=300,
         pool_growth=0,
         variant=variant,
@@ -266,7 +267,9 @@ def test_without_a_scale_nu_is_a_quantile_and_mu_balances_both_terms(variant):
         below = sum(square < nu - 1e-9 for square in squares)
         assert below <= 299 * step / 4 <= sum(square <= nu + 1e-9 for square in squares)
         first = np.median([kappa(arch) / metric(arch) for arch in strategy.pool])
-        second = np.median([query.mu * abs(metric(arch) ** 2 - nu) for arch in strategy.pool])
+        power = 2 if variant == "square" else 1
+        distances = [abs(metric(arch) ** 2 - nu) ** power for arch in strategy.pool]
+        second = query.mu * np.median(distances)
         assert second == pytest.approx(10**-0.5 * first)
 
 
@@ -282,11 +285,11 @@ def test_the_units_of_the_metric_do_not_matter():
 
     scores = [
         run_toy_search(
-            HNAS(ten, make_rng(), read_fitness, evaluate_pool=each, pool=200, pool_growth=20),
+            HNAS(ten, make_rng(), read_fitness, score_pool=each, pool=200, pool_growth=20),
             accuracy,
             20,
         )
-        for each in (evaluate_pool, score_rescaled)
+        for each in (score_pool, score_rescaled)
     ]
     assert list(scores[0]) == list(scores[1])
 
@@ -302,7 +305,7 @@ def test_a_pool_with_equal_metrics_still_has_a_result():
         )
 
     strategy = HNAS(
-        ten, make_rng(), read_fitness, evaluate_pool=score_equally, pool=50, pool_growth=0, steps=4
+        ten, make_rng(), read_fitness, score_pool=score_equally, pool=50, pool_growth=0, steps=4
     )
     scores = run_toy_search(strategy, accuracy, 4)
     assert sorted(kappa(arch) for arch in strategy.pool)[:4] == [kappa(arch) for arch in scores]
@@ -316,14 +319,14 @@ def test_failures_are_not_in_the_pool_and_failed_queries_are_not_fitted():
                    failed if int(arch["c1"]) == 3 else make_toy_record(arch, 2.0, "ntk_condition@1")]  # fmt: skip
 
     strategy = HNAS(
-        ten, make_rng(), read_fitness, evaluate_pool=fail_some, pool=100, pool_growth=0, steps=10
+        ten, make_rng(), read_fitness, score_pool=fail_some, pool=100, pool_growth=0, steps=10
     )
     run_toy_search(strategy, lambda arch: None if int(arch["c2"]) < 2 else accuracy(arch), 100)
     assert 50 < len(strategy.pool) < 100
     assert all(int(arch["c1"]) != 3 for arch in strategy.pool)
     assert {query.value is None for query in strategy.trace} == {True, False}
     all_failed = HNAS(
-        ten, make_rng(), read_fitness, evaluate_pool=evaluate_pool, pool=30, pool_growth=0, steps=10
+        ten, make_rng(), read_fitness, score_pool=score_pool, pool=30, pool_growth=0, steps=10
     )
     assert len(run_toy_search(all_failed, lambda arch: None, 100)) == 10
     assert all_failed.predict_grid() is None
@@ -338,15 +341,13 @@ def test_pool_scores_are_averaged_over_seeds():
                 for s in (0, 1)
             ]
 
-    strategy = HNAS(ten, make_rng(), read_fitness, evaluate_pool=score_two_seeds, pool=3, steps=1)
+    strategy = HNAS(ten, make_rng(), read_fitness, score_pool=score_two_seeds, pool=3, steps=1)
     strategy.ask(1)
     assert set(strategy.pool.values()) == {(5.5, 7.5)}
 
 
 def test_the_predicted_grid_is_plain_data():
-    strategy = HNAS(
-        ten, make_rng(), read_fitness, evaluate_pool=evaluate_pool, pool=300, pool_growth=0
-    )
+    strategy = HNAS(ten, make_rng(), read_fitness, score_pool=score_pool, pool=300, pool_growth=0)
     run_toy_search(strategy, accuracy, 100)
     prediction = strategy.predict_grid(side=11)
     assert len(prediction.points) == len(prediction.mean) == len(prediction.std) == 121
@@ -364,11 +365,11 @@ def test_wrong_options_are_refused():
         ({"variant": "publish"}, "did you mean published"),
     ):
         with pytest.raises(UsageError, match=message):
-            HNAS(ten, make_rng(), read_fitness, evaluate_pool=evaluate_pool, **options)
+            HNAS(ten, make_rng(), read_fitness, score_pool=score_pool, **options)
     with pytest.raises(
         UsageError, match="a pool that is scored with grad; it was scored with trace, ntk_condition"
     ):
-        HNAS(ten, make_rng(), read_fitness, evaluate_pool=evaluate_pool, metric="grad").ask(1)
+        HNAS(ten, make_rng(), read_fitness, score_pool=score_pool, metric="grad").ask(1)
 
 
 # ---------------------------------------------------------------------------------- best_of_pool
@@ -385,7 +386,7 @@ def test_best_of_pool_proposes_the_top_of_a_pool_best_first():
         )
 
     strategy = BestOfPool(
-        ten, make_rng(), evaluate_pool=score, pool_fitness=read_fitness, pool=200, top=7
+        ten, make_rng(), score_pool=score, pool_fitness=read_fitness, pool=200, top=7
     )
     proposed = [*strategy.ask(3), *strategy.ask(100)]
     assert strategy.ask(1) == []
@@ -412,7 +413,7 @@ def test_best_of_pool_by_a_noisy_proxy_beats_random_queries():
 
     for seed in range(5):
         strategy = BestOfPool(
-            ten, make_rng(seed), evaluate_pool=score_noisily, pool_fitness=read_fitness
+            ten, make_rng(seed), score_pool=score_noisily, pool_fitness=read_fitness
         )
         assert get_best(run_toy_search(strategy, sum_choices, 20)) > get_best(
             run_toy_search(RandomSearch(ten, make_rng(seed)), sum_choices, 20)
@@ -423,7 +424,7 @@ def test_best_of_pool_of_a_small_space_and_of_failures():
     whole_space = BestOfPool(
         twelve,
         make_rng(),
-        evaluate_pool=lambda archs: ([make_toy_record(a, 1.0)] for a in archs),
+        score_pool=lambda archs: ([make_toy_record(a, 1.0)] for a in archs),
         pool_fitness=read_fitness,
         pool=50,
         top=20,
@@ -432,11 +433,9 @@ def test_best_of_pool_of_a_small_space_and_of_failures():
     failures = BestOfPool(
         twelve,
         make_rng(),
-        evaluate_pool=lambda archs: ([make_toy_record(a, None)] for a in archs),
+        score_pool=lambda archs: ([make_toy_record(a, None)] for a in archs),
         pool_fitness=read_fitness,
     )
     assert failures.ask(5) == []
     with pytest.raises(UsageError, match="top must be from 1 to 10"):
-        BestOfPool(
-            twelve, make_rng(), evaluate_pool=evaluate_pool, pool_fitness=read_fitness, pool=10
-        )
+        BestOfPool(twelve, make_rng(), score_pool=score_pool, pool_fitness=read_fitness, pool=10)

@@ -20,11 +20,13 @@ from tests.records import make_record
 from tests.strategies.toys import TASK, ten
 from untrained import search
 from untrained.config import LatencyLimit, Limits
+from untrained.engine.devices import describe_hardware
 from untrained.engine.executors.pool import PoolExecutor
 from untrained.errors import UsageError
 from untrained.onnx_files import measure_disagreement, open_onnx, write_traced_onnx
 from untrained.probe.flops import Operation
 from untrained.runs.ranking import rank_records
+from untrained.runs.store import Store
 from untrained.runs.winner import find_too_slow
 from untrained.spaces import load_space
 from untrained.spaces.nasbench201 import make_arch_from_index
@@ -390,7 +392,8 @@ def test_the_first_network_decides_the_runtime_and_the_measure_names_it(
     pytest.importorskip("onnxruntime")
     meter, attempts = make_meter_with_runtimes(monkeypatch, failing)
     first, second = sample_archs(2)
-    measure = f"latency(runtime={runtime},batch=1,threads=1,runs=7)@2"
+    monkeypatch.setattr(_max_latency, "describe_hardware", lambda device: "ARM, (R) 2")
+    measure = f"latency(runtime={runtime},batch=1,threads=1,runs=7,machine=ARM-R-2)@2"
     for arch in (first, second):
         record = meter.measure(arch, 7)
         assert record.measure == measure
@@ -402,8 +405,27 @@ def test_without_onnx_runtime_networks_are_measured_in_torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     meter, attempts = make_meter_with_runtimes(monkeypatch, set())
     record = meter.measure(sample_archs(1)[0], 7)
-    assert record.measure == "latency(runtime=torch,batch=1,threads=1,runs=7)@2"
+    assert record.measure.startswith("latency(runtime=torch,batch=1,threads=1,runs=7,")
     assert attempts == ["torch"]
+
+
+def test_a_resumed_search_on_another_machine_measures_again(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    (arch,) = sample_archs(1)
+    attempts_by_machine = []
+    for machine in ("fast", "fast", "slow"):
+        monkeypatch.setattr(_max_latency, "describe_hardware", lambda device, name=machine: name)
+        meter, attempts = make_meter_with_runtimes(monkeypatch, set())
+        with Store(tmp_path / "records.sqlite") as store:
+            meter.use_store(store, "key")
+            meter.measure(arch, 7)
+        attempts_by_machine.append(attempts)
+    assert attempts_by_machine == [["torch"], [], ["torch"]]
+
+
+def test_the_hardware_of_the_cpu_is_named():
+    assert describe_hardware("cpu") != ""
+    assert describe_hardware("cpu") == describe_hardware("cpu:0")
 
 
 @pytest.mark.parametrize("strategy", ["random", "evolution(population=4)"])

@@ -241,6 +241,16 @@ def test_a_strict_limit_is_reached_by_mutations():
     assert space.rejected["max_params"] > MAX_ATTEMPTS
 
 
+def test_mutations_approach_two_limits_at_once():
+    """None of 200 random networks is as small as both limits ask for."""
+    convnet = load_space("convnet")
+    space = ConstrainedSpace(convnet, Limits(max_params=50_000, max_flops=1_000_000))
+    assert space.estimate_allowed_fraction(np.random.default_rng(0), 200) == 0
+    size = NetworkSize(convnet, space.sample(np.random.default_rng(1)), space.task)
+    assert size.params <= 50_000
+    assert size.flops <= 1_000_000
+
+
 def test_the_error_of_an_unsatisfiable_limit_names_the_closest():
     space = ConstrainedSpace(twelve, Limits(max_params=100))
     with pytest.raises(UsageError) as caught:

@@ -135,6 +135,10 @@ def test_two_steps_with_the_adaptive_constraint():
             (-g / largest + h / largest) / 2 for g, h in zip(first[name], second[name], strict=True)
         ]
         assert values == pytest.approx(expected)
+    # The trace has the mean of G_1 and G_2, which are not divided by anything.
+    for name, options in strategy.trace[0].mean_gradient:
+        expected = [(-g + h) / 2 for g, h in zip(first[name], second[name], strict=True)]
+        assert [value for _, value in options] == pytest.approx(expected)
 
 
 def test_the_fixed_constraint_is_the_mean_over_random_architectures():
@@ -181,6 +185,28 @@ def test_the_trace_norm_equals_that_of_the_sampled_network():
         assert float(
             compute_trace_norm(supernet, batch, "cross_entropy").detach()
         ) == pytest.approx(expected, rel=1e-5)
+
+
+def test_parameters_of_norms_may_be_left_out_of_the_trace_norm():
+    space = load_space(SMALL)
+    task = Task("noise", (3, 8, 8), 4)
+    torch.manual_seed(0)
+    supernet = space.supernet(task)
+    batch = load_data("noise", task).batch(5)
+    arch = space.sample(np.random.default_rng(1))
+    for name, ops in supernet.options.items():
+        weights = [float(op == arch[name]) for op in ops]
+        supernet.mixture[name] = torch.tensor(weights, dtype=torch.float64)
+    gradients = Probe(supernet.subnet(arch), batch).gradients
+    network = supernet.subnet(arch)
+    expected = 0.0
+    for name, gradient in gradients.items():
+        layer = network.get_submodule(name.rpartition(".")[0])
+        if not isinstance(layer, torch.nn.BatchNorm2d):
+            expected += float(gradient.double().square().sum())
+    without_norms = compute_trace_norm(supernet, batch, "cross_entropy", norms=False)
+    assert float(without_norms.detach()) == pytest.approx(expected, rel=1e-5)
+    assert float(compute_trace_norm(supernet, batch, "cross_entropy").detach()) > 1.001 * expected
 
 
 def test_the_trace_norm_does_not_change_the_supernet():

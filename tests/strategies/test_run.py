@@ -16,13 +16,13 @@ from tests.strategies.helpers import MINE, drop_costs, four, odd, read_values, s
 from untrained import load_space, report, search
 from untrained.config import ComputeConfig, SearchConfig
 from untrained.data import load_data
+from untrained.drawings.diagrams import CellGraph
 from untrained.engine import SeedBatches, Worker, WorkerCost, WorkerSetup, make_worker_setup
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
 from untrained.runs.folder import RunFolder, make_file_name
 from untrained.runs.store import Store
 from untrained.runs.winner import read_ranking
-from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.workflows.report import summarise_run
 
 OTHER_SETTINGS: dict[str, dict[str, Any]] = {
@@ -197,10 +197,10 @@ def test_the_diagram_shows_the_network_for_the_data_of_the_run(project, monkeypa
     """Networks of the space end in four outputs by themselves; these data have three classes."""
     monkeypatch.chdir(project)
     np.savez("x.npz", x=np.zeros((9, 8, 8, 3), np.uint8), y=np.arange(9) % 3)
-    result = search("./mine.py:mynet", "params", budget=1, data="npz:x.npz", run="r")
+    result = search("./mine.py:mynet", "params", budget=1, data="npz:x.npz", confirm=0, run="r")
     diagram = summarise_run(result.run, read_ranking(result.run)).diagram
-    assert isinstance(diagram, StageList)
-    assert diagram.stages[-1] == Stage("linear", 3)
+    assert isinstance(diagram, CellGraph)
+    assert diagram.nodes[-2:] == ("linear, 3", "output 3")
 
 
 # --------------------------------------------------------------------------------------------- workers and their cost

@@ -71,7 +71,7 @@ def test_options_are_parsed_and_passed_to_the_strategy(run_folder):
         ("evolution(dies=young)", "it takes dies=oldest|worst"),
         ("evolution(preset=dextr)", "it takes preset=sigeo|zennas"),
         ("nasi(nu0=large)", "it takes nu0=NUMBER"),
-        ("best_of_pool(evaluate_pool=me)", "no option of best_of_pool is called 'evaluate_pool'"),
+        ("best_of_pool(score_pool=me)", "no option of best_of_pool is called 'score_pool'"),
         ("evolution(population=0)", "must be at least 1"),
         ("random(5)", "name=value"),
     ],
@@ -129,7 +129,7 @@ def test_every_option_is_described(name):
             {"strategy": "hnas", "proxy": "zico", "validate": "training"},
             "hnas ranks its pool by trace",
         ),
-        ({"limits": {"params": "many"}}, "'many' is not a max params; write it like 2M"),
+        ({"limits": {"params": "many"}}, "max params cannot be 'many'; write it like 2M"),
         ({"limits": {"latency": "5ms@nowhere"}}, "nowhere"),
     ],
 )

@@ -71,11 +71,11 @@ def test_the_default_table_has_the_same_measure_with_and_without_its_name(root):
         ),
         (
             "table:cifar10_val_200",
-            "no metric of nasbench301 .* darts has also table:darts1000:METRIC",
+            "no metric of nasbench301 .* darts also has table:darts1000:METRIC",
         ),
         (
             "table:darts1000:nothing",
-            "no metric of darts1000 .* darts has also table:nasbench301:METRIC",
+            "no metric of darts1000 .* darts also has table:nasbench301:METRIC",
         ),
     ],
 )
@@ -88,7 +88,7 @@ def test_an_unknown_table_or_metric_lists_the_known_ones(root, text, message):
 def test_a_missing_table_points_to_an_imported_one(root):
     (root / "benchmarks" / "nasbench301.parquet").unlink()
     with pytest.raises(
-        UsageError, match=r"data import nasbench301 PATH.*darts has also table:darts1000:METRIC"
+        UsageError, match=r"data import nasbench301 PATH.*darts also has table:darts1000:METRIC"
     ):
         Validation.parse("table:cifar10_val", "darts", root)
     assert validate_cell("table:darts1000:cifar10_val_200", root)[1] == 97.0

@@ -13,7 +13,7 @@ brackets, such as `evolution(population=64)`, except for those that the search s
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -98,11 +98,11 @@ class Strategy(ABC):
         """Receive records of proposed architectures, all records of an architecture at once."""
 
     @staticmethod
-    def list_metrics(**options: Any) -> tuple[str, ...]:
+    def list_pool_proxies(options: Mapping[str, object]) -> tuple[str, ...]:
         """Return the proxies that the pool of the strategy must be scored with.
 
         Args:
-            **options: Options of the strategy.
+            options: Options of the strategy.
 
         Returns:
             Names of proxies; empty if the user chooses the proxy.
@@ -126,7 +126,7 @@ class StrategyInputs:
         source: Where mini-batches come from.
         device: The device on which the strategy itself computes.
         step_log: Where an expensive strategy writes its steps, so that it can resume.
-        evaluate_pool: Scores a pool of architectures with proxies.
+        score_pool: Scores a pool of architectures with proxies.
         pool_fitness: Reads the score of an architecture of the pool from its records.
         other_objectives: Further objectives (`--also`).
     """
@@ -134,7 +134,7 @@ class StrategyInputs:
     source: "DataSource | None" = None
     device: str = "cpu"
     step_log: "StepLog | None" = None
-    evaluate_pool: PoolEvaluator | None = None
+    score_pool: PoolEvaluator | None = None
     pool_fitness: Fitness | None = None
     other_objectives: Sequence[Fitness] = ()
 

@@ -28,7 +28,7 @@ class BestOfPool(Strategy):
         space: Where the pool is sampled from.
         rng: Random generator.
         fitness: Not used, because nothing is learned from the validation.
-        evaluate_pool: Scores the pool.
+        score_pool: Scores the pool.
         pool_fitness: Reads the score of an architecture of the pool from its records.
         pool: Number of architectures in the pool.
         top: How many of them are proposed, best first.
@@ -41,7 +41,7 @@ class BestOfPool(Strategy):
     # The strategy was once called `screen`. Its seeds still derive from that name, so that its
     # searches are reproducible.
     seed_name = "screen"
-    needs = ("evaluate_pool", "pool_fitness")
+    needs = ("score_pool", "pool_fitness")
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class BestOfPool(Strategy):
         rng: np.random.Generator,
         fitness: Fitness | None = None,
         *,
-        evaluate_pool: PoolEvaluator,
+        score_pool: PoolEvaluator,
         pool_fitness: Fitness,
         pool: int = 600,
         top: int = 20,
@@ -60,7 +60,7 @@ class BestOfPool(Strategy):
             )
         self._space = space
         self._rng = rng
-        self._evaluate_pool = evaluate_pool
+        self._score_pool = score_pool
         self._pool_fitness = pool_fitness
         self._pool_size = pool
         self._top = top
@@ -71,7 +71,7 @@ class BestOfPool(Strategy):
 
     def ask(self, n: int) -> list[Arch]:
         if self.pool is None:
-            self.pool = self._score_pool()
+            self.pool = self._make_pool()
         candidates = list(self.pool)[: self._top]
         archs = candidates[self._proposed : self._proposed + n]
         self._proposed += len(archs)
@@ -80,10 +80,11 @@ class BestOfPool(Strategy):
     def tell(self, records: Sequence[Record]) -> None:
         """Do nothing: the strategy does not learn from the validation."""
 
-    def _score_pool(self) -> dict[Arch, float]:
+    def _make_pool(self) -> dict[Arch, float]:
+        """Sample and score the pool."""
         archs = NewArchSampler(self._space).sample_new(self._pool_size, self._rng)
         scores: dict[Arch, float] = {}
-        for arch, records in zip(archs, self._evaluate_pool(archs), strict=True):
+        for arch, records in zip(archs, self._score_pool(archs), strict=True):
             score = self._pool_fitness(records)
             if score is not None:
                 scores[arch] = score

@@ -16,7 +16,8 @@ class Budget:
 
     Attributes:
         count: Number of architectures. Without any condition it is `DEFAULT_BUDGET`.
-        seconds: Time since the start of this process; time before an interruption does not count.
+        seconds: Time that scoring may take in this session; 0 if the time is used up already, so
+            that a single architecture is scored.
         stable: Stop when the best `top` architectures have not changed for this many new ones.
         top: Number of best architectures that `stable` compares.
 
@@ -37,9 +38,9 @@ class Budget:
     @property
     def total(self) -> int | None:
         """The largest number of architectures, or None if only time or stability decides."""
-        if self.count:
+        if self.count is not None:
             return self.count
-        if self.seconds or self.stable:
+        if self.seconds is not None or self.stable is not None:
             return None
         return DEFAULT_BUDGET
 
@@ -72,7 +73,7 @@ class BudgetTracker:
 
         Args:
             records: Its records.
-            seconds: Time since the start of the search.
+            seconds: Time that scoring has taken in this session.
 
         Returns:
             Why the search ends now, "budget", "stable" or "time"; empty if it continues.
@@ -85,9 +86,9 @@ class BudgetTracker:
             self._unchanged += 1
         if self.done == self.budget.total:
             return "budget"
-        if self.budget.stable and self._unchanged >= self.budget.stable:
+        if self.budget.stable is not None and self._unchanged >= self.budget.stable:
             return "stable"
-        if self.budget.seconds and seconds > self.budget.seconds:
+        if self.budget.seconds is not None and seconds > self.budget.seconds:
             return "time"
         return ""
 

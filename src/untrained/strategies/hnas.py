@@ -6,7 +6,8 @@ short training, or a look-up in a table of known results.
     M       a gradient metric of an architecture of the pool, such as `trace`
     kappa   condition number of its tangent kernel, `ntk_condition`
     mu, nu  weights of the bound, chosen by Bayesian optimisation
-    bound   kappa / M + mu |M^2 - nu|; lower is better                  (Eq. 7; `proxies/hnas.py`)
+    bound   kappa / M + mu |M^2 - nu|; lower is better                  (Eq. 7; `proxies/hnas.py`);
+            with variant=square, mu (M^2 - nu)^2
     step    choose (mu, nu); add random architectures to the pool; propose the architecture with the
             lowest bound that was not proposed before; observe its validation accuracy
 
@@ -25,16 +26,16 @@ The training-free variant has fixed mu and nu, so it is a proxy:
 `untrained search --proxy "hnas(mu=0.01,nu=100)"`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from untrained.errors import UsageError, unknown_name_error
-from untrained.proxies.hnas import bound, choose_mu_and_nu
+from untrained.proxies.hnas import Variant, bound, choose_mu_and_nu
 from untrained.strategies.base import (
     Fitness,
     NewArchSampler,
@@ -49,6 +50,7 @@ from untrained.strategies.bayes import ACQUISITIONS, Array, fit_gaussian_process
 from untrained.types import Arch, Record
 
 KAPPA = "ntk_condition"
+VARIANTS: tuple[str, ...] = get_args(Variant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,8 @@ class HNASPlan:
             raise UsageError("min_log_mu of hnas must not be larger than max_log_mu")
         if self.acquisition not in ACQUISITIONS:
             raise unknown_name_error("acquisition", self.acquisition, ACQUISITIONS)
-        if self.variant not in ("default", "published"):
-            raise unknown_name_error("variant of hnas", self.variant, ("default", "published"))
+        if self.variant not in VARIANTS:
+            raise unknown_name_error("variant of hnas", self.variant, VARIANTS)
 
     @property
     def initial_steps(self) -> int:
@@ -167,13 +169,13 @@ class HNAS(Strategy):
         space: Where the pool is sampled from.
         rng: Random generator.
         fitness: Reads the validation result of a proposed architecture.
-        evaluate_pool: Scores the pool with the proxies of `list_metrics`.
+        score_pool: Scores the pool with the proxies of `list_pool_proxies`.
         preset: Name of published settings.
         **options: Fields of `HNASPlan` that differ from the preset.
     """
 
     name = "hnas"
-    needs = ("evaluate_pool",)
+    needs = ("score_pool",)
     plan_class = HNASPlan
 
     def __init__(
@@ -182,13 +184,13 @@ class HNAS(Strategy):
         rng: np.random.Generator,
         fitness: Fitness,
         *,
-        evaluate_pool: PoolEvaluator,
+        score_pool: PoolEvaluator,
         preset: Literal["", "nasbench201", "darts"] = "",
         **options: object,
     ) -> None:
         self._rng = rng
         self._fitness = fitness
-        self._evaluate_pool = evaluate_pool
+        self._score_pool = score_pool
         self._sampler = NewArchSampler(space)
         self._open_step: HNASStep | None = None  # proposed, but not validated yet
         self.plan = make_plan("hnas", PRESETS, preset, options)
@@ -197,9 +199,11 @@ class HNAS(Strategy):
         self.trace: list[HNASStep] = []
 
     @staticmethod
-    def list_metrics(preset: str = "", **options: Any) -> tuple[str, ...]:
+    def list_pool_proxies(options: Mapping[str, object]) -> tuple[str, ...]:
         """Return the names of the proxies that the pool is scored with: M and kappa."""
-        plan = make_plan("hnas", PRESETS, preset, options)
+        plan_options = dict(options)
+        preset = str(plan_options.pop("preset", ""))
+        plan = make_plan("hnas", PRESETS, preset, plan_options)
         return plan.metric, KAPPA
 
     def ask(self, n: int) -> list[Arch]:
@@ -285,7 +289,7 @@ class HNAS(Strategy):
         weight = 10 ** (plan.min_log_mu + y * (plan.max_log_mu - plan.min_log_mu))
         if plan.max_nu is not None:
             return weight, x * plan.max_nu
-        mu, nu = choose_mu_and_nu(M, kappa, weight, x)
+        mu, nu = choose_mu_and_nu(M, kappa, weight, x, plan.variant)
         # The published formula squares nu.
         if plan.variant == "published":
             return mu, nu**0.5
@@ -315,7 +319,7 @@ class HNAS(Strategy):
     def _grow_pool(self, n: int) -> None:
         """Score up to n more random architectures; those without M or kappa are left out."""
         archs = self._sampler.sample_new(n, self._rng)
-        for arch, records in zip(archs, self._evaluate_pool(archs), strict=True):
+        for arch, records in zip(archs, self._score_pool(archs), strict=True):
             M = _average_seeds(records, self.plan.metric)
             kappa = _average_seeds(records, KAPPA)
             # The bound divides by M.

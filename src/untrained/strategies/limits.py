@@ -13,7 +13,7 @@ allows.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -91,10 +91,13 @@ class LimitViolation:
     Attributes:
         limit: Name of the limit, such as "max_params".
         value: The value of the architecture, or None if it cannot be counted.
+        excess: The factor by which the value is too large or too small. If several upper limits on
+            size are violated, the largest of their factors.
     """
 
     limit: str
     value: float | None
+    excess: float
 
 
 class ConstrainedSpace:
@@ -171,6 +174,20 @@ class ConstrainedSpace:
         assert closest is not None
         raise UsageError(self._describe_failure(closest))
 
+    def estimate_allowed_fraction(self, rng: np.random.Generator, attempts: int) -> float:
+        """Return the fraction of random architectures that satisfy the limits, after scaling.
+
+        Args:
+            rng: Source of randomness.
+            attempts: Number of architectures that are checked.
+        """
+        allowed = 0
+        for _ in range(attempts):
+            candidates = self._list_candidates(self.space.sample(rng))
+            if any(self.find_violation(arch) is None for arch in candidates):
+                allowed += 1
+        return allowed / attempts
+
     def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch:
         """Return a neighbour that satisfies the limits, or a sample if none is found."""
         neighbour = self._find_allowed(lambda: self.space.mutate(arch, rng), arch)
@@ -184,6 +201,11 @@ class ConstrainedSpace:
         if child is not None:
             return child
         return self.mutate(a, rng)
+
+    def limit_flops(self, max_flops: float) -> None:
+        """Limit the multiply-adds further. Call this before the first architecture is proposed."""
+        self.limits = self.limits.with_max_flops(max_flops)
+        self._violations.clear()
 
     def list_known_designs(self) -> dict[str, Arch]:
         """Return the known designs of the space by name, each as large as the limits allow.
@@ -263,32 +285,46 @@ class ConstrainedSpace:
         if violation is not None:
             return violation
         if limits.min_params is not None and size.params < limits.min_params:
-            return LimitViolation("min_params", size.params)
+            return LimitViolation(
+                "min_params", size.params, limits.min_params / max(size.params, 1)
+            )
         # Latency comes last, because measuring it is expensive (`max_latency.py`).
         if limits.max_latency is not None and self._latency is not None:
             seconds = self._latency(arch)
             if limits.max_latency.is_exceeded_by(seconds):
-                return LimitViolation("max_latency", seconds)
+                return LimitViolation("max_latency", seconds, seconds / limits.max_latency.seconds)
         return None
 
     def _check_maxima(self, size: NetworkSize) -> LimitViolation | None:
         """Return the first upper limit that a size violates."""
+        violation = None
+        for name, maximum in self._list_maxima().items():
+            if violation is not None and name == "memory":
+                # Nothing to add that is worth building a network on the meta device.
+                break
+            try:
+                value = getattr(size, name)
+            except Unscorable:
+                return LimitViolation(f"max_{name}", None, inf)
+            if value <= maximum:
+                continue
+            excess = value / maximum
+            if violation is None:
+                violation = LimitViolation(f"max_{name}", value, excess)
+            elif excess > violation.excess:
+                # Mutations that come closer to one limit must not move away from another.
+                violation = replace(violation, excess=excess)
+        return violation
+
+    def _list_maxima(self) -> dict[str, float]:
+        """Return the upper limits on size that are set, by the attribute of `NetworkSize`."""
         limits = self.limits
         maxima = {
             "params": limits.max_params,
             "flops": limits.max_flops,
             "memory": limits.max_memory,
         }
-        for name, maximum in maxima.items():
-            if maximum is None:
-                continue
-            try:
-                value = getattr(size, name)
-            except Unscorable:
-                return LimitViolation(f"max_{name}", None)
-            if value > maximum:
-                return LimitViolation(f"max_{name}", value)
-        return None
+        return {name: maximum for name, maximum in maxima.items() if maximum is not None}
 
     def _find_allowed(self, propose: Callable[[], Arch], parent: Arch | None = None) -> Arch | None:
         """Return the first of some proposals that satisfies the limits; None if none does.
@@ -313,14 +349,11 @@ class ConstrainedSpace:
         return [filled, proposal]
 
     def _compute_excess(self, arch: Arch) -> float:
-        """Return the factor by which an architecture violates a limit."""
+        """Return the factor by which an architecture violates the limits."""
         violation = self._violations[arch]
-        if violation is None or violation.value is None:
+        if violation is None:
             return inf
-        ratio = violation.value / self._get_bound(violation.limit)
-        if violation.limit == "min_params":
-            return 1 / max(ratio, 1e-12)
-        return ratio
+        return violation.excess
 
     def _get_bound(self, limit: str) -> float:
         """Return the number that the user set for a limit."""

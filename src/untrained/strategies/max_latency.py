@@ -12,10 +12,12 @@ the extra `export`, on a GPU, or if the networks cannot be written as ONNX, it i
 network in torch. Strategies propose architectures between two batches of scores, so no worker
 computes during a measurement.
 
-A latency is a record like any other, with the measure `latency(runtime=...)@2`, so a resumed search
-makes the same decisions again.
+A latency is a record like any other, with the measure `latency(runtime=...,machine=...)@2`, so a
+resumed search makes the same decisions again. On hardware of another model it measures again,
+because the limit is about the machine that the search runs on.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from time import perf_counter
@@ -23,7 +25,7 @@ from time import perf_counter
 import torch
 
 from untrained.config import LatencyLimit
-from untrained.engine.devices import check_device
+from untrained.engine.devices import check_device, describe_hardware
 from untrained.engine.failures import catch_failure
 from untrained.errors import Unscorable
 from untrained.onnx_files import can_run_onnx
@@ -129,6 +131,9 @@ class LatencyMeter:
     def _make_request(self, arch: Arch, runtime: Runtime, runs: int) -> ScoreRequest:
         timer = LatencyTimer(self.device, runtime=runtime, runs=runs)
         options = f"runtime={runtime},batch={timer.batch},threads={timer.threads},runs={runs}"
+        # Brackets and commas have a meaning in the name of a measure.
+        machine = re.sub(r"[^A-Za-z0-9.]+", "-", describe_hardware(self.device)).strip("-")
+        options += f",machine={machine}"
         device_type = torch.device(self.device).type
         measure = f"latency({options})@2"
         return ScoreRequest(arch, measure, self._task, 0, device=device_type, code=self._code)

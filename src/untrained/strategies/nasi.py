@@ -32,7 +32,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from untrained.data import DataSource
@@ -60,6 +60,7 @@ from untrained.types import Arch, Batch, Record
 
 Logits = dict[str, Tensor]
 
+NORM_LAYERS = (nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm2d)
 # The operation whose output is zero.
 ZERO_OPERATION = "none"
 # nu_0 of NASI-ADA on NAS-Bench-1Shot1.
@@ -82,7 +83,12 @@ def sample_straight_through(alpha: Tensor, gumbel: Tensor) -> Tensor:
 
 
 def compute_trace_norm(
-    supernet: Supernet, batch: Batch, loss: str, *, differentiable: bool = True
+    supernet: Supernet,
+    batch: Batch,
+    loss: str,
+    *,
+    differentiable: bool = True,
+    norms: bool = True,
 ) -> Tensor:
     """Compute t(A) of the architecture that the mixture of a supernet selects (Eq. 12).
 
@@ -91,11 +97,12 @@ def compute_trace_norm(
         batch: The mini-batch.
         loss: Name of the loss.
         differentiable: Whether the gradient of t(A) with respect to the mixture is needed.
+        norms: Whether the scales and shifts of norms count as parameters.
 
     Returns:
         t(A) in float64, ().
     """
-    parameters = list(find_trainable_parameters(as_module(supernet)).values())
+    parameters = _find_parameters(as_module(supernet), norms)
     with torch.enable_grad(), scoring_mode(as_module(supernet)):
         logits = read_logits(supernet(batch.inputs.clone()))
         value = LOSSES[loss](logits, batch.targets)
@@ -108,6 +115,19 @@ def compute_trace_norm(
         if gradient is not None:
             total = total + gradient.double().square().sum()
     return total
+
+
+def _find_parameters(supernet: nn.Module, norms: bool) -> list[nn.Parameter]:
+    """Return the trainable parameters, with or without those of norms."""
+    parameters = find_trainable_parameters(supernet)
+    if norms:
+        return list(parameters.values())
+    without_norms = []
+    for name, parameter in parameters.items():
+        layer = supernet.get_submodule(name.rpartition(".")[0])
+        if not isinstance(layer, NORM_LAYERS):
+            without_norms.append(parameter)
+    return without_norms
 
 
 def compute_objective(t: Tensor, mu: float, nu: float) -> Tensor:
@@ -130,6 +150,18 @@ def compute_one_step(gradients: Sequence[Logits], xi: float = 1.0) -> Logits:
             # While all gradients so far are zero, the norm is zero too. Dividing by 1 adds nothing.
             delta[name] += xi / len(gradients) * g / (largest_norm or 1.0)
     return delta
+
+
+def compute_mean(gradients: Sequence[Logits]) -> Logits:
+    """Return the mean of G_1, ..., G_T.
+
+    With more and more steps the running maximum of Eq. 18 changes less and less, so Delta tends to
+    the direction of the expected G, which this mean estimates.
+    """
+    mean = {}
+    for name in gradients[0]:
+        mean[name] = torch.stack([G[name] for G in gradients]).mean(0)
+    return mean
 
 
 def _compute_norm(G: Logits) -> float:
@@ -155,11 +187,12 @@ class NASIStep:
 
 @dataclass(frozen=True, slots=True)
 class NASIRun:
-    """One run of Algorithm 1: its result, the logits at the end, and its steps."""
+    """One run of Algorithm 1: its result, the logits at the end, its steps, and the mean of G_t."""
 
     arch: Arch | None
     alpha: OptionNumbers
     steps: tuple[NASIStep, ...]
+    mean_gradient: OptionNumbers = ()
 
 
 @register_strategy
@@ -183,6 +216,7 @@ class NASI(Strategy):
         labels: Whether targets are those of the data or random.
         inputs: Whether inputs are those of the data or noise.
         zero: Whether the operation `none` may be chosen.
+        norms: Whether the scales and shifts of norms count as parameters in t(A).
     """
 
     name = "nasi"
@@ -208,6 +242,7 @@ class NASI(Strategy):
         labels: Literal["data", "random"] = "data",
         inputs: Literal["data", "noise"] = "data",
         zero: bool = False,
+        norms: bool = True,
     ) -> None:
         if min(steps, batch, samples) < 1 or mu < 0:
             raise UsageError(
@@ -230,6 +265,7 @@ class NASI(Strategy):
         self._random_labels = labels == "random"
         self._noise_inputs = inputs == "noise"
         self._allow_zero = zero
+        self._norms_count = norms
         self._sampler = NewArchSampler(self._space)
         self.trace: list[NASIRun] = []
 
@@ -273,7 +309,11 @@ class NASI(Strategy):
             scores[name] = (delta + self._mask_options(supernet.options[name])).tolist()
         arch = find_best_arch(self._space, supernet, scores, self._sampler.mark_seen)
         alpha = list_option_numbers(supernet.options, scores)
-        self.trace.append(NASIRun(arch, alpha, tuple(steps)))
+        means = {}
+        for name, mean in compute_mean(gradients).items():
+            means[name] = (mean + self._mask_options(supernet.options[name])).tolist()
+        mean_gradient = list_option_numbers(supernet.options, means)
+        self.trace.append(NASIRun(arch, alpha, tuple(steps), mean_gradient))
         return arch
 
     def _count_measurements(self) -> int:
@@ -371,7 +411,9 @@ class NASI(Strategy):
         """Return t of the architecture that the mixture selects."""
         batch = draw.batch.to(self._device)
         loss = self._source.task.loss
-        t = compute_trace_norm(supernet, batch, loss, differentiable=differentiable).cpu()
+        t = compute_trace_norm(
+            supernet, batch, loss, differentiable=differentiable, norms=self._norms_count
+        ).cpu()
         if not isfinite(float(t.detach())):
             raise UsageError(
                 f"nasi: the gradient of the supernet of {self._space.name} is not finite "

@@ -1,8 +1,9 @@
 """Makes a strategy from what a user types, such as `evolution(preset=zennas,population=64)`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from inspect import Parameter, signature
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from untrained.strategies.base import (
 # What a strategy needs, as `untrained list strategies` writes it. Other inputs always exist.
 NEED_TEXTS = {
     "source": "a space with a supernet",
-    "evaluate_pool": "--validate",
+    "score_pool": "--validate",
     "other_objectives": "--also",
 }
 _TYPE_TEXTS = {int: "WHOLE NUMBER", float: "NUMBER", str: "NAME", bool: "True|False"}
@@ -84,7 +85,7 @@ class StrategySpec:
     @property
     def needs_validation(self) -> bool:
         """Whether the strategy scores a pool, so that its proposals must be validated."""
-        return "evaluate_pool" in self.strategy_class.needs
+        return "score_pool" in self.strategy_class.needs
 
     @property
     def needs_objectives(self) -> bool:
@@ -92,14 +93,17 @@ class StrategySpec:
         return "other_objectives" in self.strategy_class.needs
 
     @property
-    def proposes_freely(self) -> bool:
-        """Whether others may be added: proposals come from neither a supernet nor a pool."""
-        return not {"source", "evaluate_pool"}.intersection(self.strategy_class.needs)
+    def accepts_extra_proposals(self) -> bool:
+        """Whether architectures may be added to the proposals.
+
+        Strategies whose proposals come from a supernet or a pool do not accept others.
+        """
+        return not {"source", "score_pool"}.intersection(self.strategy_class.needs)
 
     @property
-    def pool_metrics(self) -> tuple[str, ...]:
+    def pool_proxy_names(self) -> tuple[str, ...]:
         """Proxies that the pool must be scored with; empty if the user chooses the proxy."""
-        names = self.strategy_class.list_metrics(**self.options)
+        names = self.strategy_class.list_pool_proxies(self.options)
         return tuple(load_proxy(name).label for name in names)
 
     def make(
@@ -124,9 +128,8 @@ class StrategySpec:
             if field.name in parameters:
                 arguments[field.name] = getattr(inputs, field.name)
         # Constructors differ in their keyword arguments, which no common type describes.
-        make_strategy: Any = self.strategy_class
-        strategy: Strategy = make_strategy(space, rng, fitness, **arguments)
-        return strategy
+        make_strategy: Callable[..., Strategy] = self.strategy_class
+        return make_strategy(space, rng, fitness, **arguments)
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ class StrategyOption:
     """
 
     name: str
-    hint: Any  # hints such as `Literal[...]` and `float | None` have no common type
+    hint: object  # hints such as `Literal[...]` and `float | None` have no common type
     default: object
 
     def __str__(self) -> str:

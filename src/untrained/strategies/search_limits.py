@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from untrained.config import Limits
 from untrained.runs.store import Store
@@ -99,6 +98,14 @@ class SearchLimits:
         size_limits = replace(self._limits, max_latency=None)
         return ConstrainedSpace(self._full_space, size_limits, self._task)
 
+    def limit_flops(self, max_flops: float) -> None:
+        """Limit the multiply-adds of what is proposed further than the user does.
+
+        Call this before the first architecture is proposed.
+        """
+        self._limits = self._limits.with_max_flops(max_flops)
+        self.space.limit_flops(max_flops)
+
     def use_store(self, store: Store, search_key: str) -> None:
         """Read latencies from a store and write them to it, as records of a search."""
         if isinstance(self.max_latency, MaxLatency):
@@ -114,7 +121,18 @@ class SearchLimits:
         if isinstance(self.max_latency, MaxLatency):
             self.max_latency.measure_finalists(records, rank, list_contenders)
 
-    def describe(self, winner: Arch | None) -> list[dict[str, Any]]:
+    def measure_latency(self, arch: Arch) -> float | None:
+        """Return the latency of an architecture; None if it exceeds the limit or cannot be run.
+
+        Call this only if latency is limited.
+        """
+        assert self._limits.max_latency is not None
+        seconds = self._measure_value("max_latency", arch)
+        if seconds is None or self._limits.max_latency.is_exceeded_by(seconds):
+            return None
+        return seconds
+
+    def describe(self, winner: Arch | None) -> list[dict[str, object]]:
         """Return every limit with the value of the winner, as plain rows for `run.json`.
 
         If the latency comes from a table, its row also has `source`, a text, and `predicted`.

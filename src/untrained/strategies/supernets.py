@@ -97,7 +97,7 @@ def find_best_arch(
     """
     rejected = 0
     for alternatives in supernet.decode_scores(scores):
-        arch = find_member(space.space, alternatives)
+        arch = make_first_valid_arch(space.space, alternatives)
         if arch is None or not mark_seen(arch):
             continue
         if space.allows(arch):
@@ -116,15 +116,15 @@ def find_best_arch(
     return None
 
 
-def find_member(space: Space, alternatives: EquivalentGenes) -> Arch | None:
-    """Return the architecture that a space has for one of some alternative genes.
+def make_first_valid_arch(space: Space, alternatives: EquivalentGenes) -> Arch | None:
+    """Try equivalent genes in turn; return the first architecture that the space accepts.
 
     Args:
         space: The space.
         alternatives: Genes that all describe the same network. A space accepts at most one of them.
 
     Returns:
-        The architecture, or None if it is not in the space.
+        The architecture, or None if the space accepts none of the genes.
     """
     for genes in alternatives:
         # A space raises this error for genes of an architecture that it does not contain.

@@ -49,7 +49,7 @@ from untrained.strategies.supernets import (
     as_constrained,
     as_module,
     draw_seed,
-    find_member,
+    make_first_valid_arch,
     make_mixed_supernet,
     reset_mixture,
 )
@@ -166,7 +166,7 @@ class ZeroCostPT(Strategy):
         return archs
 
     def tell(self, records: Sequence[Record]) -> None:
-        """Do nothing: the strategy does not learn from the validation."""
+        """Do nothing: the strategy does not learn from records."""
 
     # -------------------------------------------------------------------------------- a proposal
 
@@ -181,7 +181,7 @@ class ZeroCostPT(Strategy):
         # The mixture is one-hot now, so the first decoded architecture is the only one left.
         scores = {name: weights.tolist() for name, weights in supernet.mixture.items()}
         alternatives = next(supernet.decode_scores(scores))
-        arch = find_member(self._space.space, alternatives)
+        arch = make_first_valid_arch(self._space.space, alternatives)
         rejection = self._explain_rejection(arch)
         if rejection:
             arch = None
@@ -296,8 +296,7 @@ class _SupernetScorer:
         Returns:
             The score, or None if there is none.
         """
-        value: float | None = self.step_log.get_or_compute(f"{self.key} {mixture}", self._measure)
-        return value
+        return self.step_log.get_or_compute(f"{self.key} {mixture}", self._measure)
 
     def _measure(self) -> float | None:
         model = as_module(self.supernet)
