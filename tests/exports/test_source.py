@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+import untrained as ut
 from tests.exports.networks import (
     REFUSED_NETWORKS,
     SPACES,
@@ -260,3 +261,36 @@ def test_constructor_with_many_arguments_is_wrapped():
     assert max(map(len, text.splitlines())) <= 100
     assert "Wide(1, 2, 3, 0, 4, 5, 2)" in text
     assert "def __init__(\n        self," in text
+
+
+@pytest.mark.parametrize(
+    ("space", "arch", "zeros"),
+    [
+        (
+            "nasbench201",
+            "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|",
+            0,
+        ),
+        # Nodes 1 and 2 do not reach the output.
+        (
+            "nasbench201",
+            "|nor_conv_3x3~0|+|nor_conv_3x3~0|none~1|+|skip_connect~0|none~1|none~2|",
+            0,
+        ),
+        # All edges of node 2 are without an operation, so zeros reach the output.
+        (
+            "nasbench201",
+            "|skip_connect~0|+|none~0|none~1|+|none~0|skip_connect~1|nor_conv_1x1~2|",
+            1,
+        ),
+    ],
+)
+def test_source_of_cells_has_no_needless_zeros(space, arch, zeros):
+    space = ut.load_space(f"{space}(channels=4,cells=1)")
+    network = space.build(space.parse(arch), space.task)
+    source = write_source(network, make_input_function((3, 8, 8)), "A network.")
+    assert source.is_trainable
+    # One class of cells serves all three stages.
+    assert source.text.count("* 0.0") <= zeros
+    assert ("Zero" in source.text) == bool(zeros)
+    # `write_source` compares the outputs with those of the network, bit for bit.

@@ -7,10 +7,12 @@ from typing import Any
 
 from untrained.data.tables.schema import VOCABULARIES, Schema
 from untrained.exports.subject import ExportSubject
-from untrained.formatting import format_count, format_limited_value, format_quantity
+from untrained.formatting import format_count, format_limited_value, format_percent, format_quantity
 from untrained.onnx_files import TOLERANCE
 from untrained.runs.folder import read_versions
 from untrained.strategies.latency import Latency
+from untrained.training.result import format_errors
+from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Task
 from untrained.version import __version__
 
 
@@ -62,6 +64,7 @@ def make_config(subject: ExportSubject, facts: ExportFacts) -> dict[str, Any]:
         "vocabularies": list(task.vocabularies),
         "classes": _list_classes(subject),
         "loss": task.loss,
+        "target": _make_target(subject),
         # Without statistics of the data, predict.py does not normalise the inputs.
         "mean": list(subject.mean) or [0.0] * channels,
         "std": list(subject.std) or [1.0] * channels,
@@ -70,7 +73,10 @@ def make_config(subject: ExportSubject, facts: ExportFacts) -> dict[str, Any]:
         "trained": subject.is_trained,
         "weights": subject.weights or None,
         "accuracy": subject.training.get("accuracy"),
-        "log_loss": subject.training.get("loss"),
+        "log_loss": None if task.kind == REGRESSION else subject.training.get("loss"),
+        "rmse": subject.training.get("rmse"),
+        "mae": subject.training.get("mae"),
+        "r2": subject.training.get("r2"),
         "auc": subject.training.get("auc"),
         "score": _make_score(subject),
         "params": facts.params,
@@ -79,6 +85,14 @@ def make_config(subject: ExportSubject, facts: ExportFacts) -> dict[str, Any]:
         "onnx": onnx,
         "versions": read_versions(),
     }
+
+
+def _make_target(subject: ExportSubject) -> dict[str, Any] | None:
+    """Return how outputs become numbers in the unit of the label; None unless they are numbers."""
+    if subject.task.kind != REGRESSION:
+        return None
+    name = subject.schema.label if subject.schema else "prediction"
+    return {"name": name, "mean": subject.task.target_mean, "std": subject.task.target_std}
 
 
 def make_table_config(schema: Schema) -> dict[str, Any]:
@@ -105,6 +119,8 @@ def _list_classes(subject: ExportSubject) -> list[str]:
     """Return the names of the classes, or their numbers if the data has no names."""
     if subject.classes:
         return list(subject.classes)
+    if subject.task.kind == REGRESSION:
+        return []
     # A single output is the logit of "yes".
     if subject.task.num_classes == 1:
         return ["no", "yes"]
@@ -123,17 +139,24 @@ def _make_score(subject: ExportSubject) -> dict[str, Any] | None:
 
 # -------------------------------------------------------------------------------------- README.md
 
+# What predict.py prints, by kind of the task.
+_PREDICTIONS = {
+    BINARY.name: "the most probable class",
+    CLASSIFICATION.name: "the most probable class",
+    REGRESSION.name: "the number",
+}
+
 
 def make_readme(subject: ExportSubject, facts: ExportFacts) -> str:
     """Return the README of an export as Markdown."""
     sections = [
         _make_title(subject, facts),
         _make_summary(subject, facts),
-        "## Usage\n\n" + _make_usage(subject.schema, facts),
+        "## Usage\n\n" + _make_usage(subject, facts),
     ]
     if subject.schema is not None:
         sections.append("## Input columns\n\n" + describe_columns(subject.schema))
-    sections.append("## Files\n\n" + _describe_files(subject.schema, facts))
+    sections.append("## Files\n\n" + _describe_files(subject, facts))
     sections.append("## Quality\n\n" + _describe_quality(subject))
     sections.append("## Latency\n\n" + _describe_latency(subject, facts))
     sections.append("## Origin\n\n" + _describe_origin(subject))
@@ -153,9 +176,11 @@ def _make_title(subject: ExportSubject, facts: ExportFacts) -> str:
         return f"{warning}\n\n# {facts.class_name}"
     result = ""
     if subject.training.get("accuracy") is not None:
-        result = f"{subject.training['accuracy']:.2%}"
+        result = format_percent(subject.training["accuracy"])
     elif subject.training.get("auc") is not None:
-        result = f"AUC {subject.training['auc']:.4f}"
+        result = f"AUC {format_percent(subject.training['auc'], 2)}"
+    elif subject.training.get("rmse") is not None:
+        result = f"RMSE {subject.training['rmse']:.4g}"
     if not result:
         return f"# {facts.class_name}"
     return f"# {facts.class_name}: {result} on the test part of {subject.data}"
@@ -175,9 +200,21 @@ def _describe_task(subject: ExportSubject) -> str:
     if len(task.input_shape) == 3:
         channels, height, width = task.input_shape
         size = f"{width} x {height} pixels with {format_count(channels, 'channel')}"
+        if task.kind == REGRESSION:
+            return f"Predicts a number from images of {size}: {_format_scaling(task)}."
         return f"Classifies images of {size} into {len(_list_classes(subject))} classes."
     if subject.schema is not None:
         columns = _count_columns(subject.schema)
+        label = subject.schema.label
+        if task.kind == REGRESSION:
+            return (
+                f"Reads rows of {columns} and predicts `{label}`, which is {_format_scaling(task)}."
+            )
+        if task.kind == CLASSIFICATION:
+            return (
+                f"Reads rows of {columns} and returns one logit for each of the "
+                f"{task.num_classes} classes of `{label}`; their softmax are the probabilities."
+            )
         probability = f"the probability that `{subject.schema.label}` is 1 is 1 / (1 + exp(-x))"
         return f"Reads rows of {columns} and returns one logit x; {probability}."
     shape = " x ".join(map(str, task.input_shape))
@@ -186,6 +223,11 @@ def _describe_task(subject: ExportSubject) -> str:
         identifiers = f" (the last {len(task.vocabularies)} are identifiers)"
     outputs = format_count(task.num_classes, "output")
     return f"Reads {shape} numbers{identifiers} and returns {outputs}."
+
+
+def _format_scaling(task: Task) -> str:
+    """Return how the output x of a regression becomes a number in the unit of the label."""
+    return f"{task.target_std:.9g} x + {task.target_mean:.9g} for the output x"
 
 
 def _count_columns(schema: Schema) -> str:
@@ -197,8 +239,9 @@ def _count_columns(schema: Schema) -> str:
     return f"{format_count(schema.columns, 'column')} ({' and '.join(kinds)})"
 
 
-def _make_usage(schema: Schema | None, facts: ExportFacts) -> str:
-    if schema is None:
+def _make_usage(subject: ExportSubject, facts: ExportFacts) -> str:
+    task = subject.task
+    if subject.schema is None:
         shell = ["pip install onnxruntime pillow numpy", "python predict.py picture.png folder/"]
         python = [
             "from model import load  # needs torch and safetensors",
@@ -213,12 +256,22 @@ def _make_usage(schema: Schema | None, facts: ExportFacts) -> str:
             "from table import encode  # takes rows as dicts from column names to values",
             "",
             "network = load()",
-            "probabilities = network(torch.from_numpy(encode(rows))).sigmoid()",
+            f"{_make_prediction_line(task)}",
         ]
     lines = ["```", *shell, "```"]
     if not facts.source_failure:
         lines.extend(["", "```python", *python, "```"])
     return "\n".join(lines)
+
+
+def _make_prediction_line(task: Task) -> str:
+    """Return the line of Python that predicts encoded rows of a table."""
+    outputs = "network(torch.from_numpy(encode(rows)))"
+    if task.kind == REGRESSION:
+        return f"numbers = {task.target_std!r} * {outputs} + {task.target_mean!r}"
+    if task.kind == CLASSIFICATION:
+        return f"probabilities = {outputs}.softmax(1)"
+    return f"probabilities = {outputs}.sigmoid()"
 
 
 def describe_columns(schema: Schema) -> str:
@@ -250,18 +303,19 @@ def _format_names(names: "list[str] | tuple[str, ...]") -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _describe_files(schema: Schema | None, facts: ExportFacts) -> str:
+def _describe_files(subject: ExportSubject, facts: ExportFacts) -> str:
+    prediction = _PREDICTIONS[subject.task.kind.name]
     files = {
         "model.py": _describe_source(facts),
         "model.safetensors": "the weights, by their names in model.py",
         "model.onnx": _describe_onnx(facts),
     }
-    if schema is None:
+    if subject.schema is None:
         files["config.json"] = (
             "classes, input size, mean and standard deviation of each channel, and the origin"
         )
         files["predict.py"] = (
-            "reads images (or rows of a CSV file) and prints the most probable class of each"
+            f"reads images (or rows of a CSV file) and prints {prediction} of each"
         )
     else:
         files["config.json"] = (
@@ -269,7 +323,9 @@ def _describe_files(schema: Schema | None, facts: ExportFacts) -> str:
         )
         files[VOCABULARIES] = "hashes of the identifiers that occurred in training, per column"
         files["table.py"] = "encodes rows as in training"
-        files["predict.py"] = "reads rows of CSV files and prints the probability of each"
+        if subject.task.kind == BINARY:
+            prediction = "the probability"
+        files["predict.py"] = f"reads rows of CSV files and prints {prediction} of each"
     files["manifest.json"] = (
         "the hash of each file; another export to this folder replaces only these files"
     )
@@ -308,6 +364,12 @@ def _describe_quality(subject: ExportSubject) -> str:
     if "test" in samples:
         test = f"{format_count(samples['test'], 'sample')}, evaluated once"
     quality = f"{_format_test_result(training)} on the test part of {subject.data} ({test})."
+    if training.get("estimated_by"):
+        count = format_count(samples["train"], "sample")
+        return (
+            f"{quality} This is the result of the same training without the test part; afterwards "
+            f"the network was trained on all {count}."
+        )
     if "train" in samples:
         quality += f" Trained on {format_count(samples['train'], 'sample')}."
     return quality
@@ -315,12 +377,14 @@ def _describe_quality(subject: ExportSubject) -> str:
 
 def _format_test_result(training: dict[str, Any]) -> str:
     if training["accuracy"] is not None:
-        return f"Accuracy {training['accuracy']:.2%}"
+        return f"Accuracy {format_percent(training['accuracy'])}"
+    if training.get("rmse") is not None:
+        return f"RMSE {format_errors(training['rmse'], training['mae'], training['r2'])}"
     log_loss = f"Log loss {training['loss']:.4f}"
     # The area under the curve is undefined if all test rows have the same label.
     if training["auc"] is None:
         return log_loss
-    return f"{log_loss} and AUC {training['auc']:.4f}"
+    return f"{log_loss} and AUC {format_percent(training['auc'], 2)}"
 
 
 def _describe_latency(subject: ExportSubject, facts: ExportFacts) -> str:
@@ -365,8 +429,9 @@ def _describe_origin(subject: ExportSubject) -> str:
         lines.append(f"Search: `{command}`. Score: {score['proxy']} {score['value']:.6g}.")
     elif subject.run is not None:
         lines.append(
-            f"Search: `{subject.run.to_command()}`. This hand-designed network had a lower log "
-            "loss on the validation data than the best network that the search found."
+            f"Search: `{subject.run.to_command()}`. This hand-designed network had a lower "
+            f"{subject.task.kind.loss_title} on the validation data than the best network that the "
+            "search found."
         )
     command = subject.training.get("command", "")
     if command:

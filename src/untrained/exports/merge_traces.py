@@ -7,7 +7,7 @@ that equals the mode becomes `self.training`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import nan
 
 import torch
 from torch import Tensor, nn
@@ -117,7 +117,7 @@ def _merge_block_traces(label: str, traces: Sequence[Trace], passes: Sequence[Tr
     # Each item is one literal in all passes. `transform_tree` visits literals in this order.
     variants = zip(*literals_of_passes, strict=True)
 
-    def merge_literal(node: Any) -> Any:
+    def merge_literal(node: object) -> object:
         if not isinstance(node, Literal):
             return node
         values = [literal.value for literal in next(variants)]
@@ -132,13 +132,16 @@ def _merge_block_traces(label: str, traces: Sequence[Trace], passes: Sequence[Tr
 
 
 def _express_by_batch_size(
-    label: str, values: Sequence[Any], traces: Sequence[Trace], passes: Sequence[TracedPass]
+    label: str, values: Sequence[object], traces: Sequence[Trace], passes: Sequence[TracedPass]
 ) -> Expression:
     """Return a number that differs between passes as a multiple of the batch size."""
     batch_size = _find_batch_size(traces, passes)
     factors = set()
     for value, traced_pass in zip(values, passes, strict=True):
-        factors.add(value / traced_pass.batch_size)
+        if isinstance(value, int | float):
+            factors.add(value / traced_pass.batch_size)
+        else:
+            factors.add(nan)
     factor = factors.pop()
     if batch_size is None or factors or not factor.is_integer():
         examples = []

@@ -44,7 +44,7 @@ class NetworkStructure:
         return type(module) in _CONTAINER_TYPES and module is not self.network
 
     def is_block(self, module: nn.Module) -> bool:
-        """Return whether a module needs a class of its own in the source."""
+        """Return whether a module needs its own class in the source."""
         return id(module) not in self.layer_calls and not self.is_container(module)
 
     def is_chain(self, module: nn.Module) -> bool:
@@ -69,7 +69,7 @@ class NetworkStructure:
         return self.format_path(owner, min(candidates, key=len))
 
     def find_weight(self, owner: nn.Module, tensor: Tensor) -> tuple[str, str] | None:
-        """Return how a block refers to a weight of its own or below it.
+        """Return how a block refers to one of its weights or of those of its submodules.
 
         Returns:
             The path in the block, such as `self.mix[0]`, and the name in the whole network; None

@@ -1,4 +1,4 @@
-"""Predict the classes of images: python predict.py picture.png folder/ ...
+"""Predict the classes or numbers of images: python predict.py picture.png folder/ ...
 
 A network for a table reads CSV files instead: python predict.py rows.csv. The file has the columns
 of the training data, which table.py encodes, or plain numbers if the network was exported without
@@ -173,9 +173,23 @@ def compute_probabilities(outputs: Array) -> Array:
     return exponentials / exponentials.sum(-1, keepdims=True)
 
 
-def format_prediction(probabilities: Array, config: dict[str, Any], top: int) -> list[str]:
-    """Return the most probable classes with their probabilities, or that of a table's label."""
-    if config["table"]:
+def format_predictions(outputs: Array, config: dict[str, Any], top: int) -> list[list[str]]:
+    """Return the predictions of each sample.
+
+    They are the most probable classes with their probabilities, the probability of a binary label,
+    or a number in the unit of the label.
+    """
+    target = config.get("target")
+    if target:
+        numbers = outputs.astype(np.float64) * target["std"] + target["mean"]
+        return [[f"{target['name']} {' '.join(f'{x:.6g}' for x in row)}"] for row in numbers]
+    rows = compute_probabilities(outputs)
+    return [format_probabilities(row, config, top) for row in rows]
+
+
+def format_probabilities(probabilities: Array, config: dict[str, Any], top: int) -> list[str]:
+    """Return the most probable classes with their probabilities, or that of a binary label."""
+    if config["table"] and config["loss"] == "bce":
         return [f"{config['table']['label']} {probabilities[1]:.6f}"]
     best = np.argsort(-probabilities)[:top]
     return [f"{config['classes'][place]} {probabilities[place]:.4f}" for place in best]
@@ -200,14 +214,12 @@ def main() -> int:
         samples = read_samples(path, config, unreadable)
         while batch := list(islice(samples, BATCH_SIZE)):
             inputs = np.stack([values for _, values in batch]).astype(np.float32)
-            probabilities = compute_probabilities(run_network(inputs))
-            for (name, _), row in zip(batch, probabilities, strict=True):
-                columns = [name, *format_prediction(row, config, arguments.top)]
+            predictions = format_predictions(run_network(inputs), config, arguments.top)
+            for (name, _), prediction in zip(batch, predictions, strict=True):
+                columns = [name, *prediction]
                 print(*map(make_printable, columns), sep="\t")
             sample_count += len(batch)
-    # A missing image is easy to notice in the output, but missing rows of a table are not.
-    is_incomplete = config["table"] and unreadable
-    return 1 if is_incomplete or not sample_count else 0
+    return 1 if unreadable or not sample_count else 0
 
 
 if __name__ == "__main__":

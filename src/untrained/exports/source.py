@@ -69,6 +69,10 @@ def write_source(
         SourceError: Source cannot be generated; the message names the reason.
     """
     copy = deepcopy(network).cpu()
+    for module in copy.modules():
+        # Cells of some spaces add x * 0, so that a gradient flows through edges without operation.
+        if hasattr(module, "skips_zeros"):
+            module.skips_zeros = True  # type: ignore[assignment]
     try:
         with random_state(0):
             passes = trace_network(copy, make_inputs)

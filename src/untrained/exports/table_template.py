@@ -29,8 +29,9 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 BATCH_SIZE = 1000
-# A file is refused if more than this fraction of the numbers in a column is text. Files with fewer
-# rows than MIN_CHECKED_ROWS are accepted, since the fraction says little about a few rows.
+# A file is refused if more than this fraction of the values in a column of numbers is text. Files
+# with fewer rows than MIN_CHECKED_ROWS are accepted, since the fraction says little about a few
+# rows.
 MAX_TEXT_FRACTION = 0.1
 MIN_CHECKED_ROWS = 10
 MASK_64_BITS = 2**64 - 1

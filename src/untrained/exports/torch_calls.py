@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from types import FunctionType
-from typing import Any
 
 import torch
 from torch.overrides import resolve_name
@@ -77,7 +76,7 @@ _REFLECTED_OPERATORS = {
 }
 
 
-def get_function_name(function: Any) -> str:
+def get_function_name(function: object) -> str:
     """Return `torch.Tensor.add`, `torch.nn.functional.relu` or `torch.cat`."""
     name = resolve_name(function)
     if name:
@@ -94,7 +93,7 @@ def reads_values(name: str) -> bool:
     return name.rpartition(".")[2] in _VALUE_READERS
 
 
-def changes_arguments(name: str, kwargs: Mapping[str, Any]) -> bool:
+def changes_arguments(name: str, kwargs: Mapping[str, object]) -> bool:
     """Return whether a function changes tensors that it is called with."""
     if name.endswith("__setitem__"):
         return True
@@ -104,7 +103,7 @@ def changes_arguments(name: str, kwargs: Mapping[str, Any]) -> bool:
 
 
 def express_torch_call(
-    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], express: ExpressFunction
+    function: object, args: Sequence[object], kwargs: Mapping[str, object], express: ExpressFunction
 ) -> Expression:
     """Turn the call of a torch function into an expression.
 
@@ -145,8 +144,8 @@ def express_torch_call(
 
 def make_call(
     function: Expression,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
     express: ExpressFunction,
     defaults: Mapping[str, str] | None = None,
 ) -> Call:
@@ -166,14 +165,14 @@ def make_call(
     return Call(function, tuple(arguments))
 
 
-def _express_index(index: Any, express: ExpressFunction) -> tuple[Expression, ...]:
+def _express_index(index: object, express: ExpressFunction) -> tuple[Expression, ...]:
     """Express `1, 2:` of `x[1, 2:]`."""
     if isinstance(index, tuple):
         return tuple(express(item) for item in index)
     return (express(index),)
 
 
-def _read_defaults(function: Any) -> dict[str, str]:
+def _read_defaults(function: object) -> dict[str, str]:
     """Return the source of the defaults of a function; empty for builtins without a signature."""
     if not isinstance(function, FunctionType):
         return {}

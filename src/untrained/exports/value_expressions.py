@@ -8,7 +8,6 @@ a block of the user.
 import json
 from inspect import Parameter, signature
 from math import isfinite
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +62,7 @@ def _list_constructor_parameters(layer_type: type[nn.Module]) -> list[Parameter]
     return parameters
 
 
-def _read_argument(layer: nn.Module, name: str) -> Any:
+def _read_argument(layer: nn.Module, name: str) -> object:
     """Return the probable value of a constructor argument."""
     value = getattr(layer, name)
     # `bias=True` becomes a tensor and `bias=False` becomes None.
@@ -74,7 +73,7 @@ def _read_argument(layer: nn.Module, name: str) -> Any:
     return value
 
 
-def _shorten_tuple(value: Any) -> Any:
+def _shorten_tuple(value: object) -> object:
     """Turn (3, 3) into 3."""
     if isinstance(value, tuple) and value and len(set(value)) == 1:
         return value[0]
@@ -82,7 +81,7 @@ def _shorten_tuple(value: Any) -> Any:
 
 
 def _makes_equal_layer(
-    layer_type: type[nn.Module], arguments: dict[str, Any], layer: nn.Module
+    layer_type: type[nn.Module], arguments: dict[str, object], layer: nn.Module
 ) -> bool:
     try:
         # On the meta device no weights are drawn, so the trial is cheap.
@@ -94,7 +93,7 @@ def _makes_equal_layer(
         return False
 
 
-def _describe_layer(layer: nn.Module) -> tuple[Any, ...]:
+def _describe_layer(layer: nn.Module) -> tuple[object, ...]:
     """Return everything that distinguishes two layers of one type, except for their weights."""
     settings = {}
     for name, value in vars(layer).items():
@@ -107,7 +106,7 @@ def _describe_layer(layer: nn.Module) -> tuple[Any, ...]:
 
 
 def _make_call_arguments(
-    parameters: list[Parameter], arguments: dict[str, Any]
+    parameters: list[Parameter], arguments: dict[str, object]
 ) -> tuple[Expression, ...]:
     """Pass required arguments by position and the others by name."""
     expressions: list[Expression] = []
@@ -123,7 +122,7 @@ def _make_call_arguments(
     return tuple(expressions)
 
 
-def express_value(value: Any, hint: str = "size") -> Expression:
+def express_value(value: object, hint: str = "size") -> Expression:
     """Turn a plain Python value into an expression.
 
     Args:
