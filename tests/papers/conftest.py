@@ -12,7 +12,14 @@ import pytest
 
 from tests.conftest import find_shared
 from untrained.benchmarks import import_benchmark
-from untrained.papers import dextr_searches, hnas_cells, nasi_searches, samples, sigeo_ctr
+from untrained.papers import (
+    dextr_searches,
+    found_cells,
+    hnas_cells,
+    nasi_searches,
+    samples,
+    sigeo_ctr,
+)
 from untrained.spaces import Space, load_space
 from untrained.workflows.ground_truth import GroundTruth
 
@@ -23,6 +30,8 @@ TABLES = (
     "nasbench1shot1_s2",
     "nasbench301",
     "transnas",
+    "darts1000",
+    "accel_nasbench",
 )
 ROWS = 300
 SMALL = {
@@ -40,6 +49,14 @@ NASI = {
     "WIDTH": 4,
     "WIDTHS": (2, 4, 8),
     "TABLE_6": {"S1": (7.0, 8.3, 8.0), "S2": (7.3, 8.0, 7.3)},
+}
+FOUND_CELLS = {
+    "DARTS": "darts(channels=4,cells=2)",
+    # With two cells there is no normal cell.
+    "DARTS_NASI": "darts_nasi(channels=4,cells=3)",
+    "DARTS_CIFAR": "darts(channels=4,cells=2)",
+    "NASI_STEPS": 1,
+    "DEXTR_FIGURE_4": {"random": 1.2e8, "naswot": 5.8e7},
 }
 DEXTR = {
     "DARTS": "darts(channels=4,cells=2)",
@@ -89,6 +106,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["untrained.spaces.transnas.space"], "MICRO_CODE", (4,))
     monkeypatch.setattr(sigeo_ctr, "SPACES", ("nasrec_small(blocks=1)", "nasrec_full(blocks=1)"))
     monkeypatch.setattr(hnas_cells, "SPACE", "darts(channels=4,cells=2)")
+    for name, value in FOUND_CELLS.items():
+        monkeypatch.setattr(found_cells, name, value)
     for name, value in NASI.items():
         monkeypatch.setattr(nasi_searches, name, value)
     for name, value in DEXTR.items():

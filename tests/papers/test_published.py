@@ -9,6 +9,7 @@ from tests.conftest import find_shared
 from untrained.papers import (
     dextr,
     dextr_figures,
+    found_cells,
     hnas,
     hnas_ablations,
     hnas_cells,
@@ -203,11 +204,13 @@ def test_hnas_tables_15_and_16():
 
 
 def test_sigeo_table_3():
-    """The columns of NAS-Bench-201 with CIFAR-10: the third and fourth of ten numbers."""
+    """All 80 cells. The text prints 0.50 as 0.5."""
     for name, label in (("ZiCo", "zico"), ("SiGeo", "sigeo")):
         for level in sigeo_warmup.LEVELS:
-            (row,) = find_numbers("sigeo", f"{name} {level}% ", 4)
-            assert sigeo_warmup.TABLE_3[f"{label}/{level}"] == row[2:]
+            (row,) = find_numbers("sigeo", f"{name} {level}% ", 10)
+            assert sigeo_warmup.TABLE_3[f"{label}/{level}"] == row
+    # Table 3 has the columns of Table 2.
+    assert [label for label, _, _ in sigeo_warmup.COLUMNS] == [task.label for task in sigeo.TASKS]
 
 
 def test_sigeo_table_2():
@@ -228,6 +231,41 @@ def test_sigeo_table_5(name, starts):
     place = {"nasrec_full@1%": 1}.get(name, 0)  # the first is of 100 %
     numbers = re.findall(r"0\.?\d{4}\b", lines[place])[:4]
     assert sigeo_ctr.TABLE_5[name] == tuple(float(f"0.{digits[-4:]}") for digits in numbers)
+
+
+def test_sigeo_figure_3_shows_table_5():
+    """Log losses of Criteo and Avazu, of SiGeo and ZiCo without a warm-up and after 1 %."""
+    block = read_paper("sigeo").partition("Table 5: Performance of SiGeo-NAS on CTR")[2]
+    # The last two groups are those after 1 % and those without a warm-up.
+    lines = block[block.index("NAS-crafted Arts ZiCo") :].splitlines()
+    found = {}
+    for row in lines:
+        match = re.search(r"(ZiCo|SiGeo) @ NASRec-(Small|Full) (.*)", row)
+        if match and len(found) < 8:
+            numbers = re.findall(r"0\.?\d{4}\b", match[3])
+            level = 1 if len(found) < 4 else 0
+            name = f"nasrec_{match[2].lower()}/{match[1].lower()}/{level}"
+            losses = [float(f"0.{digits[-4:]}") for digits in numbers[:4:2]]
+            found[name] = tuple(losses)
+    assert found == sigeo_ctr.FIGURE_3
+
+
+def test_curvatures_of_dextr_figure_4_and_sizes_of_nasi_figure_5():
+    text = read_paper("dextr")
+    assert "has more curvature ( $1.2 \\times 10^8$ )" in text
+    assert (
+        "ZiCo (curvature =  $7.7 \\times 10^7$ ) and MeCo (curvature =  $5.8 \\times 10^7$ )"
+        in text
+    )
+    assert found_cells.DEXTR_FIGURE_4 == {"dextr": 1.2e8, "zico": 7.7e7, "meco": 5.8e7}
+    for label, (_, size) in found_cells.NASI_FIGURE_5.items():
+        (line,) = [
+            line
+            for line in read_paper("nasi").splitlines()
+            if line.startswith(f"NASI-{label.upper()} 2.")
+        ]
+        # Errors on CIFAR-10 and CIFAR-100, then the parameters of both.
+        assert re.findall(r" (\d\.\d) ", line)[0] == str(size)
 
 
 def test_sigeo_table_4():

@@ -49,9 +49,37 @@ def test_result_is_read_as_it_was_saved(run_folder):
     result = replace(RESULT, folder=str(run_folder)).save()
     assert ReproductionResult.read(run_folder) == result
     head, *rows = (run_folder / "reproduction.csv").read_text().splitlines()
-    assert head == "what,published,ours,low,high,spread,note,difference"
+    assert head == "what,published,ours,low,high,spread,note,difference,verdict"
     assert rows[1].startswith('"NB201-cf10, zen",0.33,0.21,0.15,0.27,,3 disconnected,-0.12')
+    assert rows[1].endswith(",below")
     assert not list(run_folder.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("published", "ours", "interval", "better", "verdict"),
+    [
+        (None, 0.9, (0.8, 1.0), "higher", None),
+        (0.9, None, (None, None), "higher", "no value"),
+        (0.9, 0.9, (None, None), "higher", "at or above"),
+        (0.9, 0.95, (0.94, 0.96), "higher", "at or above"),
+        (0.9, 0.85, (0.8, 0.91), "higher", "within"),
+        (0.9, 0.85, (0.8, 0.89), "higher", "below"),
+        (0.9, 0.85, (None, None), None, "below"),
+        # A lower error is better.
+        (7.0, 6.5, (6.4, 6.6), "lower", "at or above"),
+        (7.0, 7.5, (6.9, 8.1), "lower", "within"),
+        (7.0, 7.5, (7.1, 7.9), "lower", "below"),
+        # A number of parameters has no better side.
+        (6.6, 6.3, (None, None), "", "outside"),
+        (6.6, 6.6, (None, None), "", "within"),
+        (6.6, 6.3, (6.0, 6.7), "", "within"),
+    ],
+)
+def test_verdict_compares_our_number_with_the_published_one(
+    published, ours, interval, better, verdict
+):
+    line = TableLine("a number", published, ours, *interval, better=better)
+    assert line.verdict == verdict
 
 
 def test_worst_line_differs_most():
@@ -135,9 +163,8 @@ def test_all_tables_are_checked_first(small, tmp_path, run_folder):
 
 
 @pytest.mark.data
-def test_the_example_in_the_docstring_is_right(small, data_root, tmp_path, monkeypatch):
+def test_the_example_in_the_docstring_is_right(small, data_root, monkeypatch):
     monkeypatch.setenv("UNTRAINED_DATA", str(data_root))
-    monkeypatch.chdir(tmp_path)
     run_examples(reproduce)
 
 

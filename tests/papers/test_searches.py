@@ -216,8 +216,10 @@ def test_nasi_accuracies_come_from_the_table(data_root, run_folder, monkeypatch)
         return [make_outcome(BEST, 10.0), make_outcome(PLAIN, 20.0)]
 
     monkeypatch.setattr(nasi_searches, "run_searches", return_outcomes)
-    limits = nasi_searches.ConvergedCells({"limit of many steps": PLAIN}, {"skip_connect": 2.5}, 3)
+    limits = nasi_searches.ConvergedCells({"best by mean R": PLAIN}, {"skip_connect": 2.5}, 3)
     monkeypatch.setattr(nasi_searches, "find_converged_cells", lambda config: limits)
+    gumbel_limit = nasi_searches.GumbelLimit(BEST, 4, 800)
+    monkeypatch.setattr(nasi_searches, "find_gumbel_limit", lambda outcomes: gumbel_limit)
     outcomes = reproduce(
         "nasi-table-4", samples=20_000, seeds=2, run=run_folder, data_root=data_root
     )
@@ -241,7 +243,10 @@ def test_nasi_accuracies_come_from_the_table(data_root, run_folder, monkeypatch)
         assert lines[f"convolutions only, {label}"].ours == pytest.approx(
             convolutions[column].mean()
         )
-        assert lines[f"limit of many steps, {label}"].ours == pytest.approx(csv.loc[PLAIN, column])
+        best_line = lines[f"limit of straight-through Gumbel, {label}"]
+        assert best_line.ours == pytest.approx(csv.loc[BEST, column])
+        assert lines[f"best by mean R, {label}"].ours == pytest.approx(csv.loc[PLAIN, column])
+    assert lines["edges whose operation in that limit is certain"].ours == 4
     assert lines["mean R with skip_connect on edge 3<-0"].ours == 2.5
     assert lines["NASI (4T), C100"].published == 71.20
     assert lines["NASI (T), search cost, s"].ours == 15.0
@@ -279,11 +284,34 @@ def test_a_lower_nu_ignores_the_few_cells_with_a_huge_t(data_root, run_folder, m
         "avg_pool_3x3",
     }
     assert (
-        first_operations["nu at percentile 90 of t"]
-        == first_operations["nu at percentile 95 of t"]
+        first_operations["best operation by mean R, nu at percentile 90 of t"]
+        == first_operations["best operation by mean R, nu at percentile 95 of t"]
         == "|nor_conv_3x3"
     )
-    assert first_operations["nu at percentile 100 of t"] == "|skip_connect"
+    name = "best operation by mean R, nu at percentile 100 of t"
+    assert first_operations[name] == "|skip_connect"
+
+
+def test_limit_of_gumbel_is_the_operation_with_the_largest_mean_gradient():
+    """On the first edge the second operation wins in both searches, on the others by chance."""
+    edges = [name for name, _ in load_space("nasbench201").parse(BEST).genes]
+
+    def make_searched(first, other):
+        gradients = []
+        for index, edge in enumerate(edges):
+            values = first if index == 0 else other
+            # none may not be chosen.
+            operations = [("none", None), ("nor_conv_3x3", values[0]), ("skip_connect", values[1])]
+            gradients.append((edge, operations))
+        trace = [{"steps": [{}] * 400, "mean_gradient": gradients}]
+        return replace(make_outcome(BEST), trace=trace)
+
+    limit = nasi_searches.find_gumbel_limit(
+        [make_searched((1.0, 2.0), (3.0, -1.0)), make_searched((1.0, 2.1), (-1.0, 2.0))]
+    )
+    assert limit.cell.startswith("|skip_connect~0|+|nor_conv_3x3~0|nor_conv_3x3~1|")
+    # Differences of 1.0 and 1.1 have an interval of 1.05 +- 0.64; those of 4 and -3 contain 0.
+    assert (limit.certain_edges, limit.steps) == (1, 800)
 
 
 # --- Dextr ---

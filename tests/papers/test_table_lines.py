@@ -1,7 +1,6 @@
 """Lines of tables from measurements: worked examples of correlations, bounds and measurements."""
 
 from math import exp, sqrt
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from torch import nn
 from tests.conftest import find_shared
 from untrained.benchmarks.statistics import spearman
 from untrained.data import load_data
-from untrained.papers import measurements, sigeo_warmup
+from untrained.papers import measurements
 from untrained.papers.dextr import add_published_variants, compute_swap_reg
 from untrained.papers.experiment import ExperimentConfig
 from untrained.papers.hnas_bounds import (
@@ -21,6 +20,8 @@ from untrained.papers.hnas_bounds import (
     compute_bound,
     fit_trade_off,
     make_bound_lines,
+    make_held_out_lines,
+    score_held_out,
     score_scenario,
 )
 from untrained.papers.hnas_cells import CELLS, compute_depth, compute_width
@@ -34,6 +35,7 @@ from untrained.papers.samples import (
 )
 from untrained.papers.table_lines import (
     describe_published_scores,
+    find_place,
     make_correlation_line,
     make_correlation_table,
     make_gain_line,
@@ -56,6 +58,11 @@ def make_scores(*rows):
 
 
 # --- lines ---
+
+
+def test_place_is_the_number_of_better_values_plus_one():
+    values = {"a": 0.9, "b": 0.7, "c": 0.9, "d": None}
+    assert [find_place(values, label) for label in "abcd"] == [1, 3, 1, None]
 
 
 def test_line_is_mean_over_seeds_without_missing_scores():
@@ -142,6 +149,9 @@ def test_bound_of_corollary_2_by_hand():
     # nu is the largest M^2, 16. The median of |M^2 - nu| = 15, 12, 0 is 12.
     # The median of kappa / M is 4, so mu is 4 / 12.
     assert compute_bound(M, kappa, (1.0, 1.0)) == pytest.approx(make_scores([8 + 5, 4 + 4, 2]))
+    # With the square, the median of (M^2 - nu)^2 is 144.
+    square = compute_bound(M, kappa, (1.0, 1.0), "square")
+    assert square == pytest.approx(make_scores([8 + 225 / 36, 4 + 4, 2]))
     assert np.isnan(
         compute_bound(make_scores([1, nan, 2]), make_scores([1, 1, 1]), (0.1, 1.0))
     ).tolist() == [[False, True, False]]
@@ -181,21 +191,72 @@ def test_without_base_every_row_has_its_own_trade_off():
     assert [each.ours > 0.95 for each in own] == [True, True]
 
 
-def test_dead_network_is_ranked_last_and_failed_one_is_omitted():
+@pytest.mark.parametrize("last", [False, True])
+def test_dead_network_is_omitted_or_ranked_last_and_failed_one_is_omitted(last):
     M = make_scores([1.0, 2.0, 4.0, np.nan, 3.0])
-    reached = make_scores([60.0, 70.0, 90.0, 10.0, 20.0])
+    reached = make_scores([70.0, 60.0, 90.0, 10.0, 20.0])
     # The fourth is dead, the last has a singular kernel.
     kappa = make_scores([1.0, 1.0, 1.0, np.nan, np.nan])
     numbers = {f"{how}/C10": (0.5,) for how in ("realizable", "condition")}
-    case = BoundCase("C10", {"M": M}, kappa, reached)
+    case = BoundCase("C10", {"M": M}, kappa, reached, rank_failures_last=last)
     plain, condition = make_bound_lines(
         [case], case, numbers, ("realizable", "condition"), ("Spearman",)
     )
-    assert plain.ours == pytest.approx(spearmanr([1, 2, 4, 0, 3], [60, 70, 90, 10, 20]).statistic)
-    assert condition.ours == pytest.approx(1.0)  # 10, 60, 70, 90 in this order
+    if last:
+        expected = spearmanr([1, 2, 4, 0, 3], [70, 60, 90, 10, 20]).statistic
+        expected_condition = spearmanr([1, 2, 4, 0], [70, 60, 90, 10]).statistic
+    else:
+        expected = spearmanr([1, 2, 4, 3], [70, 60, 90, 20]).statistic
+        expected_condition = spearmanr([1, 2, 4], [70, 60, 90]).statistic
+    assert plain.ours == pytest.approx(expected)
+    assert condition.ours == pytest.approx(expected_condition)
+
+
+def test_held_out_bound_is_fitted_to_the_other_half():
+    """Accuracy is highest for medium M; every half shows it, so a bound fitted to one ranks the other."""
+    rng = np.random.default_rng(0)
+    M = make_scores(rng.uniform(1, 3, 200))
+    kappa = np.ones_like(M)
+    reached = -np.abs(M**2 - np.quantile(M**2, 0.5))
+    scores = score_held_out("non-realizable", M, kappa, reached)
+    judged = np.isfinite(scores[0])
+    assert judged.sum() == 100
+    assert spearmanr(scores[0][judged], reached[0][judged]).statistic > 0.95
+    # The accuracies of the judged half are not seen.
+    shuffled = reached.copy()
+    shuffled[0, judged] = rng.permutation(shuffled[0, judged])
+    again = score_held_out("non-realizable", M, kappa, shuffled)
+    assert again == pytest.approx(scores, nan_ok=True)
+    # The same half is held out for every metric.
+    other = score_held_out("trade-off", 2 * M, kappa, reached)
+    assert np.array_equal(np.isfinite(other[0]), judged)
+
+
+def test_held_out_lines_have_both_forms_of_the_bound():
+    M = make_scores(np.linspace(1, 3, 40))
+    case = BoundCase("C10", {"M": M}, np.ones_like(M), M)
+    numbers = {f"{how}/C10": (0.5,) for how in ("trade-off", "non-realizable")}
+    lines = make_held_out_lines([case], numbers)
+    assert [line.what for line in lines] == [
+        "trade-off, C10, M, Spearman, held out",
+        "non-realizable, C10, M, Spearman, held out",
+        "trade-off, C10, M, Spearman, square, held out",
+        "non-realizable, C10, M, Spearman, square, held out",
+    ]
+    assert all(line.alternative and line.published == 0.5 for line in lines)
 
 
 # --- derived scores ---
+
+
+def test_failures_rank_last_only_if_that_is_the_rule():
+    scores = {"a": make_scores([3, nan, 1]), "b": make_scores([1, 2, nan])}
+    for last in (False, True):
+        measured = Measurements(scores, {}, {}, rank_failures_last=last)
+        ranked = measured.rank_failures(scores["a"] * 10, "a", "b")
+        # The second has no score by a, the third none by b; 10 is the lowest of the others.
+        expected = [[30, 9, 9]] if last else [[30, nan, 10]]
+        assert ranked == pytest.approx(np.array(expected), nan_ok=True)
 
 
 def make_measurements(**columns):
@@ -329,54 +390,6 @@ def test_parameters_and_correlations_equal_the_table(data_root, run_folder):
     assert "networks see digits and have 10 outputs" in result.deviations[0]
     assert np.array_equal(sample.read_accuracies_on("cifar100"), sample.accuracies)
     assert not np.array_equal(sample.read_accuracies_on("cifar10"), sample.accuracies)
-
-
-def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch):
-    """Scores are made of three terms: ZiCo, ln FR and the loss at each level."""
-    rng = np.random.default_rng(0)
-    zico = rng.normal(size=(4, 1, 40)) * 100
-    norms = rng.normal(size=(4, 1, 40))
-    losses = rng.random((4, 1, 40))
-    reached = rng.normal(size=(1, 40))
-    level = iter(range(4))
-
-    def measure_sample_at_level(config, names, task, warm_up):
-        k = next(level)
-        weights = (50, 1) if warm_up else (1, 0)
-        ours = zico[k] + weights[0] * norms[k] - weights[1] * losses[k]
-        scores = dict(zip(names, (ours, zico[k]), strict=True))
-        return SimpleNamespace(
-            get_oriented_scores=scores.get,
-            describe_failures=lambda name: "",
-            accuracies=reached,
-            deviations=(),
-        )
-
-    monkeypatch.setattr(sigeo_warmup, "measure_sample", measure_sample_at_level)
-    values = {
-        line.what: line.ours
-        for line in sigeo_warmup.table_3(
-            ExperimentConfig(40, 1, tmp_path, data_root=tmp_path)
-        ).lines
-    }
-
-    def rho(x):
-        return spearmanr(x[0], reached[0]).statistic
-
-    warm = zico[3] + 50 * norms[3] - losses[3]
-    cold = zico[0] + 50 * norms[0]
-    assert values["FR norm alone, 0 % warm-up, Spearman"] == pytest.approx(rho(norms[0]))
-    assert values["FR norm alone, 40 % warm-up, Spearman"] == pytest.approx(
-        rho(norms[3] - losses[3] / 50)
-    )
-    more = rho(norms[3] - losses[3] / 50) - rho(norms[0])
-    what = "FR norm alone, 40 % warm-up, Spearman, gain over no warm-up"
-    assert values[what] == pytest.approx(more)
-    assert values["sigeo with weights 1, 50, 0, 0 % warm-up, Spearman"] == pytest.approx(rho(cold))
-    difference = "sigeo, 40 % warm-up, Spearman minus that of"
-    reweighted = f"{difference} weights 1, 50, 0 without warm-up"
-    assert values[reweighted] == pytest.approx(rho(warm) - rho(cold))
-    assert values[f"{difference} zico"] == pytest.approx(rho(warm) - rho(zico[3]))
 
 
 @pytest.mark.data

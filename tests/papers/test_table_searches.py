@@ -79,7 +79,9 @@ class Table:
 @pytest.fixture
 def table() -> MeasuredTable:
     metric = SimpleNamespace(name="cifar10_test_200")
-    truth = GroundTruth(Table(), metric, "nasbench201", SPACE.task, ARCHS, tuple(TESTS[0]))
+    truth = GroundTruth(
+        Table(), metric, "nasbench201", "nasbench201", SPACE.task, ARCHS, tuple(TESTS[0])
+    )
     proxies = {name: load_proxy(name) for name in NAMES}
     failures = {name: {"disconnected": 1} for name in NAMES}
     source = SimpleNamespace(task=SPACE.task)

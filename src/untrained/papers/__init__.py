@@ -11,6 +11,7 @@ from untrained.papers import (  # noqa: F401 - they register their experiments
     dextr,
     dextr_figures,
     dextr_searches,
+    found_cells,
     hnas,
     hnas_ablations,
     hnas_cells,
@@ -22,6 +23,7 @@ from untrained.papers import (  # noqa: F401 - they register their experiments
     sigeo_ctr,
     sigeo_figures,
     sigeo_resnet,
+    sigeo_steps,
     sigeo_warmup,
 )
 from untrained.papers.experiment import EXPERIMENTS as EXPERIMENTS

@@ -5,6 +5,7 @@ The paper gives few numbers for them. The docstrings of the experiments state it
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -140,6 +141,7 @@ def figure_1b(config: ExperimentConfig) -> Findings:
     "Dextr",
     samples=10,
     seeds=10,
+    better="",
 )
 def figure_2(config: ExperimentConfig) -> Findings:
     """Figure 2: mean and standard deviation of Dextr over 10 images and 10 circles, for 10 networks
@@ -156,13 +158,19 @@ def figure_2(config: ExperimentConfig) -> Findings:
         for index, (target, accuracy) in enumerate(zip(targets, sample.truth.values, strict=True)):
             what = f"{label}, network with {accuracy:.1f} %"
             published = FIGURE_2.get(round(target, 2))
-            network_lines.append(_average_seeds(what, published, sample[proxy][:, index]))
+            line = _average_seeds(what, published, sample[proxy][:, index])
+            # Our own variant has another scale than the paper.
+            network_lines.append(replace(line, alternative=proxy == "dextr"))
         lines += network_lines
         spreads = [line.spread for line in network_lines if line.spread is not None]
         if spreads:
             smallest, largest = FIGURE_2_DEVIATIONS
-            lines.append(TableLine(f"{label}, smallest standard deviation", smallest, min(spreads)))
-            lines.append(TableLine(f"{label}, largest standard deviation", largest, max(spreads)))
+            for what, published, spread in (
+                ("smallest", smallest, min(spreads)),
+                ("largest", largest, max(spreads)),
+            ):
+                what = f"{label}, {what} standard deviation"
+                lines.append(TableLine(what, published, spread, alternative=proxy == "dextr"))
         means = sample[proxy].mean(0, keepdims=True)
         what = f"{label}, Spearman of mean and accuracy"
         lines.append(make_correlation_line(what, None, spearman, means, sample.accuracies))

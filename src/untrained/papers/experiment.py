@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from inspect import cleandoc
 from pathlib import Path
 
+from untrained.benchmarks.comparison import FailureRule
 from untrained.config import ComputeConfig
+from untrained.papers.recorded_scores import RecordedScores
 from untrained.progress import ProgressCallback
 from untrained.registry import Registry
-from untrained.reports.reproduction_result import Plot, TableLine
+from untrained.reports.reproduction_result import Better, Plot, TableLine
+from untrained.runs.folder import STORE
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,11 @@ class ExperimentConfig:
         folder: Folder for all measurements, from which an interrupted experiment resumes.
         compute: Device, workers and time limit.
         batch: Largest number of samples that a network sees; None for no limit. For quick trials.
+        store: SQLite file of the scores; None for the one in the folder.
+        recorded: Scores of another run, which are not measured again.
+        only_recorded: Whether nothing is measured: the samples are architectures with recorded
+            scores, and proxies without recorded scores have no value.
+        failures: Whether correlations omit architectures without a score, or rank them last.
         data_root: Folder of the tables and images.
         on_progress: Called with every progress event.
     """
@@ -37,8 +45,17 @@ class ExperimentConfig:
     folder: Path
     compute: ComputeConfig = field(default_factory=ComputeConfig)
     batch: int | None = None
+    store: Path | None = None
+    recorded: RecordedScores | None = None
+    only_recorded: bool = False
+    failures: FailureRule = "omit"
     data_root: str | Path | None = None
     on_progress: ProgressCallback | None = None
+
+    @property
+    def store_path(self) -> Path:
+        """The SQLite file of the scores."""
+        return self.store or self.folder / STORE
 
 
 @dataclass(frozen=True)
@@ -70,6 +87,7 @@ class Experiment:
         run: The function.
         samples: Default number of samples.
         seeds: Default number of seeds.
+        better: Which numbers are better, for lines that do not say it.
     """
 
     name: str
@@ -81,6 +99,7 @@ class Experiment:
     run: Callable[[ExperimentConfig], Findings]
     samples: int = 1000
     seeds: int = 1
+    better: Better = "higher"
 
 
 EXPERIMENTS: Registry[Experiment] = Registry("table or figure")
@@ -94,6 +113,7 @@ def experiment(
     needs: tuple[str, ...] = ("nasbench201",),
     samples: int = 1000,
     seeds: int = 1,
+    better: Better = "higher",
 ) -> Callable[[Callable[[ExperimentConfig], Findings]], Callable[[ExperimentConfig], Findings]]:
     """Register a function as an experiment. Its docstring says what the paper shows.
 
@@ -105,6 +125,7 @@ def experiment(
         needs: Benchmark tables that must be imported first.
         samples: Default number of samples.
         seeds: Default number of seeds.
+        better: Which numbers are better, for lines that do not say it.
 
     Returns:
         A decorator that returns the function unchanged.
@@ -127,6 +148,7 @@ def experiment(
                 run=run,
                 samples=samples,
                 seeds=seeds,
+                better=better,
             ),
         )
         return run

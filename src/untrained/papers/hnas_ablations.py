@@ -1,9 +1,11 @@
 """HNAS (Shu et al.), appendix C.6: its bounds by initialisation, batch size and width."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from untrained.benchmarks.statistics import spearman
 from untrained.papers import measurements
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.hnas import GRADIENT_METRICS, NB201, PAPER, SAMPLE_NOTE
@@ -13,13 +15,16 @@ from untrained.papers.hnas_bounds import (
     FITTED_NOTE,
     KAPPA,
     BoundCase,
+    make_bound_case,
     make_bound_lines,
+    score_scenario,
 )
 from untrained.papers.samples import BenchmarkTask, Scores, measure_sample
-from untrained.papers.table_lines import parse_table
+from untrained.papers.table_lines import make_gain_line, parse_table
 from untrained.reports.reproduction_result import TableLine
 
 INITIALISATIONS = {"LeCun": "lecun", "Xavier": "xavier", "He": "he"}
+TORCH = "default of torch"
 BATCH_SIZES = (4, 8, 16, 32, 64)
 WIDTHS = (4, 8, 16, 32)
 
@@ -66,7 +71,8 @@ def table_10(config: ExperimentConfig) -> Findings:
         for metric in (*GRADIENT_METRICS.values(), KAPPA):
             call = f"{measurements.MODULE_NAME}:with_initialisation(metric={metric},rule={rule})"
             proxies[label, metric] = call
-    sample = measure_sample(config, list(proxies.values()), NB201)
+    own_proxies = [*GRADIENT_METRICS.values(), KAPPA]
+    sample = measure_sample(config, [*proxies.values(), *own_proxies], NB201)
     # One case per rule, in the order of the table.
     cases = []
     for label in INITIALISATIONS:
@@ -76,11 +82,25 @@ def table_10(config: ExperimentConfig) -> Findings:
             metrics[name] = np.abs(sample[proxies[label, metric]])
         kappa = proxies[label, KAPPA]
         note = sample.describe_failures(kappa)
-        cases.append(BoundCase(label, metrics, sample[kappa], sample.accuracies, note))
-    lines = make_bound_lines(cases, cases[0], TABLE_10, BOTH_BOUNDS)
+        case = BoundCase(label, metrics, sample[kappa], sample.accuracies, note)
+        cases.append(replace(case, rank_failures_last=sample.rank_failures_last))
+    torch_case = make_bound_case(TORCH, GRADIENT_METRICS, sample, sample.accuracies)
+    published = dict(TABLE_10)
+    for scenario in BOTH_BOUNDS:
+        # The paper has no such row.
+        published[f"{scenario}/{TORCH}"] = (None,) * len(TABLE_10[f"{scenario}/LeCun"])
+    lines = make_bound_lines([*cases, torch_case], cases[0], published, BOTH_BOUNDS)
+    for name, M in cases[0].metrics.items():
+        lecun_scores = score_scenario("realizable", M, cases[0].kappa)
+        torch_scores = score_scenario("realizable", torch_case.metrics[name], torch_case.kappa)
+        what = f"realizable, LeCun minus {TORCH}, {name}, Spearman"
+        line = make_gain_line(what, spearman, lecun_scores, torch_scores, sample.accuracies)
+        lines.append(line)
     rules_note = (
-        "All three rules draw from a normal distribution and set biases to zero; the paper does "
-        "not say which distribution it uses."
+        "The three rules draw from a normal distribution and set biases to zero; the paper does "
+        f"not say which distribution it uses. {TORCH.capitalize()} is the initialisation that all "
+        "other experiments have: a uniform distribution with a third of the variance of LeCun's "
+        "rule, also for biases. Trade-offs are fitted to the row of LeCun."
     )
     deviations = (*sample.deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE, rules_note)
     return Findings(tuple(lines), deviations)
@@ -105,7 +125,14 @@ def table_11(config: ExperimentConfig) -> Findings:
             metrics[size][name] = np.abs(sample[f"{proxy}(samples={size})"])
         kappas[size] = sample[f"{KAPPA}(samples={size})"]
     lines = _vary_each_part(
-        metrics, kappas, sample.accuracies, TABLE_11, fixed_kappa=64, fixed_metric=64, base=64
+        metrics,
+        kappas,
+        sample.accuracies,
+        TABLE_11,
+        fixed_kappa=64,
+        fixed_metric=64,
+        base=64,
+        rank_failures_last=sample.rank_failures_last,
     )
     return Findings(lines, (*sample.deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
 
@@ -130,7 +157,14 @@ def table_12(config: ExperimentConfig) -> Findings:
         kappas[width] = sample[KAPPA]
         deviations += sample.deviations
     lines = _vary_each_part(
-        metrics, kappas, sample.accuracies, TABLE_12, fixed_kappa=4, fixed_metric=32, base=16
+        metrics,
+        kappas,
+        sample.accuracies,
+        TABLE_12,
+        fixed_kappa=4,
+        fixed_metric=32,
+        base=16,
+        rank_failures_last=sample.rank_failures_last,
     )
     return Findings(lines, (*deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
 
@@ -143,6 +177,7 @@ def _vary_each_part(
     fixed_kappa: int,
     fixed_metric: int,
     base: int,
+    rank_failures_last: bool,
 ) -> tuple[TableLine, ...]:
     """Vary the size for the metric with a fixed one for the condition number, then the reverse.
 
@@ -154,16 +189,17 @@ def _vary_each_part(
         fixed_kappa: Size for the condition number while that of the metric varies.
         fixed_metric: Size for the metric while that of the condition number varies.
         base: Size for which the trade-off is fitted.
+        rank_failures_last: Whether networks without any score rank last.
     """
     cases = []
     numbers = {}
     for size in metrics:
         case = BoundCase(f"{size} for M", metrics[size], kappas[fixed_kappa], accuracies)
-        cases.append(case)
+        cases.append(replace(case, rank_failures_last=rank_failures_last))
         numbers[f"non-realizable/{case.label}"] = published[f"M:{size}"]
     for size in kappas:
         case = BoundCase(f"{size} for kappa", metrics[fixed_metric], kappas[size], accuracies)
-        cases.append(case)
+        cases.append(replace(case, rank_failures_last=rank_failures_last))
         numbers[f"non-realizable/{case.label}"] = published[f"kappa:{size}"]
     # One fitted trade-off serves all sizes, so that only the size differs between lines.
     base_case = BoundCase("", metrics[base], kappas[base], accuracies)

@@ -4,6 +4,7 @@
     kappa  condition number of the tangent kernel
     realizable        1 / M                               (Corollary 1)
     non-realizable    kappa / M + mu |M^2 - nu|           (Corollary 2, Eq. 7), lower is better
+    square            kappa / M + mu (M^2 - nu)^2         the text of the paper
 
 Metrics differ by many orders of magnitude, so mu and nu are expressed relative to the metric: nu as
 a quantile of M^2, and mu as the ratio of the medians of the second and the first term. So one pair
@@ -11,17 +12,18 @@ of values has the same meaning for every metric.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from untrained.benchmarks.statistics import spearman
-from untrained.papers.samples import Measurements, Scores
+from untrained.papers.samples import Measurements, Scores, rank_last
 from untrained.papers.table_lines import STATISTICS, make_correlation_line
 from untrained.proxies import hnas
 from untrained.reports.reproduction_result import TableLine
+from untrained.seeds import make_generator
 
 # The values of mu and nu that are tried, relative to the metric (`choose_mu_and_nu`).
 NU_QUANTILES = tuple(np.linspace(0.05, 1.0, 20).tolist())
@@ -42,8 +44,7 @@ FITTED_NOTE = (
 CODE_NOTE = (
     "M_Grad and M_SNIP are those of the authors' code (zero-cost-nas: a sum of norms per layer, a "
     "sum over weights), M_GraSP is its absolute value; kappa is computed in float64, and a "
-    "singular kernel is a failure. A network that no gradient reaches has M = 0, so its bound is "
-    "infinite and it ranks last."
+    "singular kernel is a failure."
 )
 
 
@@ -57,6 +58,7 @@ class BoundCase:
         kappa: Condition numbers.
         accuracies: Accuracies of the networks.
         note: How many networks have no condition number.
+        rank_failures_last: Whether networks without any score rank last; else they are left out.
     """
 
     label: str
@@ -64,6 +66,7 @@ class BoundCase:
     kappa: Scores
     accuracies: Scores
     note: str = ""
+    rank_failures_last: bool = False
 
     @property
     def lacks_all_scores(self) -> NDArray[np.bool_]:
@@ -72,7 +75,10 @@ class BoundCase:
 
 
 def make_bound_case(
-    label: str, metrics: Mapping[str, str], measurements: Measurements, accuracies: Scores
+    label: str,
+    metrics: Mapping[str, str],
+    measurements: Measurements,
+    accuracies: Scores,
 ) -> BoundCase:
     """Collect the metrics of a sample; GraSP counts by its absolute value.
 
@@ -85,11 +91,21 @@ def make_bound_case(
     # GraSP may be negative, and the bounds need positive metrics.
     metric_scores = {name: np.abs(measurements[proxy]) for name, proxy in metrics.items()}
     note = measurements.describe_failures(KAPPA)
-    return BoundCase(label, metric_scores, measurements[KAPPA], accuracies, note)
+    return BoundCase(
+        label,
+        metric_scores,
+        measurements[KAPPA],
+        accuracies,
+        note,
+        measurements.rank_failures_last,
+    )
 
 
 def compute_bound(
-    M: Scores, kappa: Scores | float = 1.0, trade_off: TradeOff | None = None
+    M: Scores,
+    kappa: Scores | float = 1.0,
+    trade_off: TradeOff | None = None,
+    variant: str = "default",
 ) -> Scores:
     """Return kappa / M + mu |M^2 - nu|; lower is better, NaN where something is missing.
 
@@ -100,16 +116,18 @@ def compute_bound(
         first_term = kappa / M
         if trade_off is None or not np.isfinite(first_term).any():
             return np.asarray(first_term)
-        mu, nu = hnas.choose_mu_and_nu(M, kappa, *trade_off)
-        return np.asarray(hnas.bound(M, kappa, mu, nu))
+        mu, nu = hnas.choose_mu_and_nu(M, kappa, *trade_off, variant)
+        return np.asarray(hnas.bound(M, kappa, mu, nu, variant))
 
 
-def fit_trade_off(M: Scores, kappa: Scores, accuracies: Scores) -> TradeOff:
+def fit_trade_off(
+    M: Scores, kappa: Scores, accuracies: Scores, variant: str = "default"
+) -> TradeOff:
     """Return the trade-off whose bound ranks the sample best, by the mean over seeds."""
 
     def correlate(trade_off: TradeOff) -> float:
         values = []
-        for row in compute_bound(M, kappa, trade_off):
+        for row in compute_bound(M, kappa, trade_off, variant):
             finite = np.isfinite(row) & np.isfinite(accuracies[0])
             value = spearman(-row[finite], accuracies[0][finite])
             if value is not None:
@@ -121,10 +139,14 @@ def fit_trade_off(M: Scores, kappa: Scores, accuracies: Scores) -> TradeOff:
 
 
 def score_scenario(
-    name: str, M: Scores, kappa: Scores, trade_off: TradeOff | None = None
+    name: str,
+    M: Scores,
+    kappa: Scores,
+    trade_off: TradeOff | None = None,
+    variant: str = "default",
 ) -> Scores:
     """Return the bound of a scenario, negated so that higher is better."""
-    return -compute_bound(M, _select_kappa(name, kappa), trade_off)
+    return -compute_bound(M, _select_kappa(name, kappa), trade_off, variant)
 
 
 def _select_kappa(scenario: str, kappa: Scores) -> Scores:
@@ -134,9 +156,50 @@ def _select_kappa(scenario: str, kappa: Scores) -> Scores:
     return np.ones_like(kappa)
 
 
-def _rank_unscored_last(scores: Scores, lacks_all_scores: NDArray[np.bool_]) -> Scores:
-    """Give networks without any score a value below all others."""
-    return np.where(lacks_all_scores, np.nanmin(scores, initial=np.inf) - 1.0, scores)
+def score_held_out(
+    name: str, M: Scores, kappa: Scores, accuracies: Scores, variant: str = "default"
+) -> Scores:
+    """Return the bound of a scenario on one half of the architectures, fitted to the other half.
+
+    Scores of the half that mu and nu are fitted to are missing. The halves are random, and the same
+    for all metrics and scenarios.
+    """
+    count = M.shape[1]
+    order = make_generator("held out", count).permutation(count)
+    fitted_half = order[: count // 2]
+    kappa = _select_kappa(name, kappa)
+    trade_off = fit_trade_off(
+        M[:, fitted_half], kappa[:, fitted_half], accuracies[:, fitted_half], variant
+    )
+    scores = -compute_bound(M, kappa, trade_off, variant)
+    scores[:, fitted_half] = np.nan
+    return scores
+
+
+def make_held_out_lines(
+    cases: Sequence[BoundCase],
+    published: Mapping[str, tuple[float | None, ...]],
+    scenarios: Sequence[str] = WITH_TRADE_OFF,
+) -> list[TableLine]:
+    """Return Spearman of bounds on the half of the architectures that they are not fitted to.
+
+    Args:
+        cases: The rows of the table, for each scenario.
+        published: Numbers of the paper, as in `make_bound_lines`.
+        scenarios: The bounds; only those with a trade-off are fitted.
+    """
+    lines = []
+    for variant, suffix in (("default", "held out"), ("square", "square, held out")):
+        for scenario, case in product(scenarios, cases):
+            numbers = iter(published[f"{scenario}/{case.label}"])
+            for name, M in case.metrics.items():
+                what = f"{scenario}, {case.label}, {name}, Spearman, {suffix}"
+                scores = score_held_out(scenario, M, case.kappa, case.accuracies, variant)
+                line = make_correlation_line(
+                    what, next(numbers), spearman, scores, case.accuracies, case.note
+                )
+                lines.append(replace(line, alternative=True))
+    return lines
 
 
 def make_bound_lines(
@@ -174,7 +237,8 @@ def make_bound_lines(
             if len(statistics) > 1:
                 what = f"{what}, {statistic}"
             scores = score_scenario(scenario, M, case.kappa, trade_offs.get(name))
-            scores = _rank_unscored_last(scores, case.lacks_all_scores)
+            if case.rank_failures_last:
+                scores = rank_last(scores, case.lacks_all_scores)
             line = make_correlation_line(
                 what, next(numbers), STATISTICS[statistic], scores, case.accuracies, note
             )

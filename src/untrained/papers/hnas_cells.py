@@ -112,6 +112,7 @@ def compute_depth(cell: Wiring) -> int:
     (),
     samples=7,
     seeds=10,
+    better="",
 )
 def table_2(config: ExperimentConfig) -> Findings:
     """Table 2: width and depth of the normal cells of NASNet, AmoebaNet, ENAS, DARTS, SNAS, and of

@@ -6,6 +6,7 @@ of DARTS (Tables 8 and 9) train on CIFAR and ImageNet and are left out.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.hnas import GRADIENT_METRICS, NASWOT_NOTE, NB201, OTHER_METRICS, PAPER
 from untrained.papers.hnas_bounds import CODE_NOTE, KAPPA
-from untrained.papers.samples import measure_sample
+from untrained.papers.samples import Scores, measure_sample
 from untrained.papers.table_lines import PublishedTable, parse_table
 from untrained.papers.table_searches import (
     QUERIES,
@@ -150,7 +151,7 @@ def make_best_of_pool(proxy: str) -> Algorithm:
         strategy = BestOfPool(
             table.space,
             rng,
-            evaluate_pool=table.read_scores,
+            score_pool=table.read_scores,
             pool_fitness=table.make_fitness(proxy),
             pool=pool_size,
             top=min(QUERIES, pool_size),
@@ -221,17 +222,21 @@ def table_3(config: ExperimentConfig) -> Findings:
     table = measure_table(config, *metrics.values(), KAPPA, "dextr")
     algorithms = make_hnas_searches(metrics)
     published = label_as_hnas(TABLE_14)
+    # The default ranges of mu and nu were chosen on this table, so the row with the paper's ranges
+    # counts as the reproduction.
+    own_ranges = []
     for name, metric in metrics.items():
         label = f"HNAS ({name}), the paper's ranges"
         algorithms[label] = make_hnas_search(metric, preset="nasbench201")
         published[label] = TABLE_14[name]
+        own_ranges.append(f"HNAS ({name})")
     algorithms |= {
-        "screen (dextr), the 20 best of 8,000": make_best_of_pool("dextr"),
+        "best_of_pool (dextr), the 20 best of 8,000": make_best_of_pool("dextr"),
         "dextr alone, best of 1,000": make_random_search_by_proxy("dextr"),
         "dextr alone, evolution of 1,000": make_evolution_by_proxy("dextr"),
         "Random search, 20 queries": make_random_search(QUERIES),
     }
-    lines = compare_algorithms(table, algorithms, published)
+    lines = compare_algorithms(table, algorithms, published, alternatives=own_ranges)
     lines += make_grid_lines(table, metrics)
     lines += make_optimum_lines(table)
     rows_note = (
@@ -292,6 +297,7 @@ def table_14(config: ExperimentConfig) -> Findings:
     "HNAS and its training-free variant",
     "test accuracy, %",
     samples=POOL_SIZE,
+    seeds=3,
 )
 def table_15(config: ExperimentConfig) -> Findings:
     """Table 15: test accuracy of the architecture with the least kappa / M_Trace, which needs no
@@ -299,22 +305,51 @@ def table_15(config: ExperimentConfig) -> Findings:
     trace = GRADIENT_METRICS["Trace"]
     table = measure_table(config, trace, KAPPA)
     sample = table.sample
-    M = np.abs(sample[trace].mean(0))
-    bounds = bound(M, sample[KAPPA].mean(0), mu=0.0, nu=0.0)
-    winners = []
-    if np.isfinite(bounds).any():
-        winners.append(sample.truth.archs[int(np.nanargmin(bounds))])
-    accuracies = table.read_test_accuracies(winners)
-    lines = make_accuracy_lines("kappa / M_Trace", accuracies, TABLE_15)
+    lines = make_winner_lines(table, np.abs(sample[trace]), sample[KAPPA])
     label = "HNAS (Trace) with UCB"
     algorithms = {label: make_hnas_search("trace", acquisition="ucb")}
     lines += compare_algorithms(table, algorithms, {label: TABLE_16["Trace/UCB"]})
     lines += make_optimum_lines(table)
-    ucb_note = (
+    notes = (
         "The paper's numbers of HNAS are those of its Table 16 with UCB, so ours have that "
-        "acquisition."
+        "acquisition.",
+        "Every seed has its own weights and batch. The published number is compared with the "
+        "winner by the mean of M and of kappa over the seeds; rows of a seed show how much the "
+        "winner depends on them. Notes give the cell, its M and its kappa.",
+        "The mean of the ten smallest is that of the ten architectures with the least kappa / M.",
     )
-    return Findings(tuple(lines), (*sample.deviations, *COMMON_NOTES, ucb_note))
+    return Findings(tuple(lines), (*sample.deviations, *COMMON_NOTES, *notes))
+
+
+def make_winner_lines(table: MeasuredTable, M: Scores, kappa: Scores) -> list[TableLine]:
+    """Return the accuracies of the architectures with the least kappa / M.
+
+    Args:
+        table: The architectures and their accuracies.
+        M: The metric, (seeds, architectures).
+        kappa: The condition numbers, (seeds, architectures).
+    """
+    rows = {"kappa / M_Trace": (M.mean(0), kappa.mean(0))}
+    for seed in range(len(M)):
+        rows[f"kappa / M_Trace, seed {seed}"] = (M[seed], kappa[seed])
+    lines = []
+    for label, (metric, condition) in rows.items():
+        bounds = bound(metric, condition, mu=0.0, nu=0.0)
+        finite_count = int(np.isfinite(bounds).sum())
+        # Missing bounds come last.
+        order = np.argsort(bounds)[:finite_count]
+        winners = [table.sample.truth.archs[index] for index in order[:1]]
+        published = TABLE_15 if label == "kappa / M_Trace" else ()
+        note = ""
+        if winners:
+            best = order[0]
+            note = f"{winners[0]}, M {metric[best]:.3g}, kappa {condition[best]:.3g}"
+        for line in make_accuracy_lines(label, table.read_test_accuracies(winners), published):
+            lines.append(replace(line, note=note))
+        first_ten = [table.sample.truth.archs[index] for index in order[:10]]
+        means = table.read_test_accuracies(first_ten)
+        lines += make_accuracy_lines(f"{label}, mean of the ten smallest", means)
+    return lines
 
 
 @experiment(

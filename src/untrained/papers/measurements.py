@@ -8,13 +8,16 @@ The engine handles workers, resuming and failures for them as for any proxy:
 from copy import deepcopy
 from math import sqrt
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import nn
 
+from untrained.papers.warm_up_levels import get_snapshot
 from untrained.probe import Probe
 from untrained.probe.features import map_by_shape
 from untrained.probe.layers import find_layer_parameters
-from untrained.proxies import PROXIES, proxy
+from untrained.proxies import PROXIES, load_proxy, proxy
 
 MODULE_NAME = "untrained.papers.measurements"
 Rule = Literal["lecun", "xavier", "he"]
@@ -76,6 +79,22 @@ def compute_deviation(shape: torch.Size, rule: Rule) -> float:
     fan_out = shape[0] * positions
     variances = {"lecun": 1 / fan_in, "xavier": 2 / (fan_in + fan_out), "he": 2 / fan_in}
     return sqrt(variances[rule])
+
+
+# The probe of the last level of each network, so that several metrics share its gradients.
+_LEVEL_PROBES: "WeakKeyDictionary[nn.Module, tuple[int, Probe]]" = WeakKeyDictionary()
+
+
+@proxy(aspects="those of the metric", needs=("data", "labels", "gradients"), samples=256, cost=3)
+def at_level(probe: Probe, level: int = 10, metric: str = "sigeo") -> float:
+    """A proxy on a network at a level of its warm-up, in per cent (`warm_up_levels.py`)."""
+    known_level, level_probe = _LEVEL_PROBES.get(probe.model, (None, None))
+    if level_probe is None or known_level != level:
+        model = deepcopy(probe.model)
+        model.load_state_dict(get_snapshot(probe.model, level))
+        level_probe = Probe(model, probe.batch, loss=probe.loss_name, seed=probe.seed)
+        _LEVEL_PROBES[probe.model] = (level, level_probe)
+    return load_proxy(metric)(level_probe)
 
 
 def project_circle_outputs(probe: Probe, points: int = 64) -> torch.Tensor:

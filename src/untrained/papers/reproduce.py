@@ -1,17 +1,21 @@
 """Run experiments, and list all experiments with the results of their last runs."""
 
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from time import perf_counter
-from typing import Any
 
 from untrained.benchmarks import open_table
+from untrained.benchmarks.comparison import parse_failure_rule
 from untrained.command_text import format_options
 from untrained.config import ComputeConfig
 from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
+from untrained.papers.commit import read_commit
 from untrained.papers.experiment import EXPERIMENTS, ExperimentConfig
+from untrained.papers.recorded_scores import RecordedScores
+from untrained.papers.samples import MIN_SAMPLES
+from untrained.papers.stopwatch import Stopwatch
 from untrained.progress import ProgressCallback
 from untrained.quantities import parse_count, parse_optional_count, parse_path
 from untrained.reports.reproduction_result import RESULT_FILE, ReproductionResult
@@ -29,6 +33,10 @@ def reproduce(
     ray: str | None = None,
     time_limit: str | None = None,
     run: str | Path | None = None,
+    store: str | Path | None = None,
+    scores: str | Path | None = None,
+    only_recorded: bool = False,
+    failures: str = "omit",
     data_root: str | Path | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> ReproductionResult:
@@ -46,6 +54,14 @@ def reproduce(
         ray: Address of a Ray cluster that does the work.
         time_limit: Time limit per score, such as `30s`.
         run: Folder of the results; `runs/reproduce-NAME` by default.
+        store: SQLite file of the scores, which several experiments may share; by default that in
+            the folder of the results.
+        scores: Parquet file of scores that `untrained store export` wrote, perhaps on another
+            machine, or a folder of such files. Scores that it holds are not measured.
+        only_recorded: Measure nothing: take the architectures that `scores` holds; proxies that it
+            does not hold have no value.
+        failures: Whether correlations omit architectures without a score, as everywhere in the
+            package (`omit`), or rank them `last`.
         data_root: Folder of the tables and images.
         on_progress: Called with every progress event.
 
@@ -65,52 +81,83 @@ def reproduce(
     """
     definition = EXPERIMENTS[experiment]
     # A correlation needs at least three architectures.
-    sample_count = parse_count(definition.samples if samples is None else samples, "samples", 3)
+    sample_count = parse_count(
+        definition.samples if samples is None else samples, "samples", MIN_SAMPLES
+    )
     seed_count = parse_count(definition.seeds if seeds is None else seeds, "seeds")
     batch = parse_optional_count(batch, "batch")
     device = parse_device_name(device)
     if run is not None:
         run = parse_path(run, "run")
+    failure_rule = parse_failure_rule(failures)
+    if only_recorded and not scores:
+        raise UsageError("--only-recorded reads the scores of a file; name it with --scores")
     compute = ComputeConfig(device, workers, ray, time_limit)
     # A missing table is reported before anything is measured.
     for table in definition.needs:
         open_table(table, data_root)
     folder = Path(run) if run else get_default_folder(experiment)
+    stopwatch = Stopwatch(folder, on_progress)
+    recorded = RecordedScores.read(parse_path(scores, "scores")) if scores else None
     config = ExperimentConfig(
         samples=sample_count,
         seeds=seed_count,
         folder=folder,
         compute=compute,
         batch=batch,
+        store=parse_path(store, "store") if store else None,
+        recorded=recorded,
+        only_recorded=only_recorded,
+        failures=failure_rule,
         data_root=data_root,
-        on_progress=on_progress,
+        on_progress=stopwatch.report_progress,
     )
-    start = perf_counter()
     findings = definition.run(config)
+    stopwatch.write()
+    lines = []
+    for line in findings.lines:
+        if line.better is None:
+            line = replace(line, better=definition.better)
+        lines.append(line)
     settings = {"samples": f"{sample_count:,}", "seeds": str(seed_count), "device": device}
     if batch:
         settings["batch"] = str(batch)
+    deviations = list(findings.deviations)
+    if failure_rule == "last":
+        settings["failures"] = failures
+        deviations.append("Architectures without a score rank last.")
+    if recorded:
+        settings["scores"] = recorded.path.name
+        deviations.append(recorded.describe_use())
+    if only_recorded:
+        settings["device"] = "recorded"
     # Only what the user set is part of the command; `format_options` drops defaults.
-    arguments: dict[str, Any] = {
+    arguments: dict[str, object] = {
         "samples": samples,
         "seeds": seeds,
         "batch": batch,
         "device": device,
         "run": run,
+        "scores": scores,
+        "failures": failures,
     }
+    command = f"untrained reproduce {experiment} {format_options(reproduce, arguments)}".rstrip()
+    if only_recorded:
+        command += " --only-recorded"
     result = ReproductionResult(
         experiment=experiment,
         paper=definition.paper,
         title=definition.title,
         about=definition.about,
         unit=definition.unit,
-        lines=findings.lines,
-        deviations=tuple(dict.fromkeys(filter(None, findings.deviations))),  # each sentence once
+        lines=tuple(lines),
+        deviations=tuple(dict.fromkeys(filter(None, deviations))),  # each sentence once
         plots=findings.plots,
-        command=f"untrained reproduce {experiment} {format_options(reproduce, arguments)}".rstrip(),
+        command=command,
         settings=settings,
         versions=read_versions(),
-        seconds=perf_counter() - start,
+        commit=read_commit(),
+        seconds=stopwatch.seconds,
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         folder=str(folder),
     )
@@ -122,7 +169,7 @@ def get_default_folder(experiment: str) -> Path:
     return Path("runs", f"reproduce-{experiment}")
 
 
-def list_experiments() -> list[dict[str, Any]]:
+def list_experiments() -> list[dict[str, object]]:
     """Return a description of every experiment and the result of its last run.
 
     Names are sorted naturally, so table 2 comes before table 10.
@@ -147,7 +194,7 @@ def _make_sort_key(name: str) -> list[int | str]:
     return [int(part) if part.isdecimal() else part for part in parts]
 
 
-def _describe_last_run(experiment: str) -> dict[str, Any]:
+def _describe_last_run(experiment: str) -> dict[str, object]:
     folder = get_default_folder(experiment)
     if not (folder / RESULT_FILE).is_file():
         return {"state": "never run", "made_on": "", "furthest": None, "folder": ""}

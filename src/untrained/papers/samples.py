@@ -6,7 +6,7 @@ formula reads like the formula in the paper.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +16,21 @@ from untrained.benchmarks.comparison import collect_scores
 from untrained.benchmarks.statistics import orient_score
 from untrained.data import DataSource, load_data
 from untrained.data_root import find_data_root
+from untrained.engine.seed_batches import SeedBatches
 from untrained.engine.worker_setup import WeightSource
 from untrained.errors import UsageError
 from untrained.names import parse_call
 from untrained.papers.experiment import ExperimentConfig
 from untrained.proxies import Proxy, load_proxy
-from untrained.runs.folder import STORE
+from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.training.warm_up import WarmUp
-from untrained.types import Arch, Task
+from untrained.types import FRESH, Arch, Record, Task
 from untrained.workflows.ground_truth import GroundTruth, load_benchmark_data, load_ground_truth
 from untrained.workflows.score_architectures import score_architectures
 
+NOT_RECORDED = "not recorded"  # why a proxy has no scores if nothing is measured
+MIN_SAMPLES = 3  # architectures that a correlation needs
 Scores = NDArray[np.float64]  # (seeds, architectures)
 
 
@@ -60,11 +63,13 @@ class Measurements:
         scores: The scores of each proxy, by its name as the experiment wrote it.
         failures: How many architectures have no score, by proxy and by kind of failure.
         proxies: The proxies by name.
+        rank_failures_last: Whether architectures without a score rank last; else they are left out.
     """
 
     scores: Mapping[str, Scores]
     failures: Mapping[str, Mapping[str, int]]
     proxies: Mapping[str, Proxy]
+    rank_failures_last: bool = field(default=False, kw_only=True)
 
     def __getitem__(self, name: str) -> Scores:
         return self.scores[name]
@@ -72,6 +77,22 @@ class Measurements:
     def get_oriented_scores(self, name: str) -> Scores:
         """Return the scores of a proxy, with the sign reversed if lower is better."""
         return orient_score(self[name], self.proxies[name].higher_is_better)
+
+    def rank_failures(self, scores: Scores, *names: str) -> Scores:
+        """With `failures=last`, rank the architectures last on which any of these proxies failed.
+
+        Args:
+            scores: What is computed from the proxies; higher is better.
+            *names: The proxies.
+        """
+        if not self.rank_failures_last:
+            return scores
+        missing = np.asarray(np.isnan([self[name] for name in names]).any(0))
+        return rank_last(scores, missing)
+
+    def are_recorded(self, *names: str) -> bool:
+        """Return whether all of these proxies were measured, or have recorded scores."""
+        return not any(NOT_RECORDED in self.failures[name] for name in names)
 
     def describe_failures(self, *names: str) -> str:
         """Return the numbers of failures by kind, such as "3 disconnected, 1 nan"."""
@@ -137,6 +158,8 @@ def measure_sample(
         seed=0,
         root=config.data_root,
     )
+    if config.only_recorded and not archs:
+        archs = _list_recorded_archs(config, truth)
     # The table's own space has default options; the experiment may need others.
     truth = _select_archs(task, truth, archs)
     data, source = _choose_data(task, truth, config)
@@ -150,6 +173,10 @@ def measure_sample(
             folder=config.folder,
             on_progress=config.on_progress,
         )
+    deviations = _describe_deviations(task, truth, data, source.task, config)
+    if config.only_recorded:
+        count_note = f"{task.label}: {len(truth.archs):,} architectures with recorded scores."
+        deviations = (count_note, *deviations)
     stage = f"{task.label} {warm_up}".strip()
     measurements = measure_archs(
         config, names, truth.space, truth.archs, source, stage, weight_source
@@ -159,7 +186,7 @@ def measure_sample(
         task=task,
         truth=truth,
         source=source,
-        deviations=_describe_deviations(task, truth, data, source.task, config),
+        deviations=deviations,
     )
 
 
@@ -190,25 +217,91 @@ def measure_archs(
     # Workers in other processes load the proxies by these texts.
     calls_by_measure = {proxies[name].measure: call for name, call in calls.items()}
     seeds = range(config.seeds)
-    result = score_architectures(
-        space,
-        archs,
-        list(distinct.values()),
-        source,
-        seeds,
-        config.compute,
-        store_path=config.folder / STORE,
-        proxy_names=calls_by_measure,
-        on_progress=config.on_progress,
-        stage=stage,
-        weights=weight_source,
-    )
+    init = weight_source.init if weight_source else FRESH
+    records, unrecorded = _read_recorded(config, archs, list(distinct.values()), source, init)
+    if unrecorded and not config.only_recorded:
+        result = score_architectures(
+            space,
+            archs,
+            unrecorded,
+            source,
+            seeds,
+            config.compute,
+            store_path=config.store_path,
+            proxy_names_by_measure=calls_by_measure,
+            on_progress=config.on_progress,
+            stage=stage,
+            weights=weight_source,
+        )
+        records += result.records
     scores = {}
     failures = {}
     for name, proxy in proxies.items():
-        scores_by_seed, failures[name] = collect_scores(result.records, proxy.measure, archs, seeds)
+        if config.only_recorded and proxy in unrecorded:
+            scores[name] = np.full((config.seeds, len(archs)), np.nan)
+            failures[name] = {NOT_RECORDED: len(archs)}
+            continue
+        scores_by_seed, failures[name] = collect_scores(records, proxy.measure, archs, seeds)
         scores[name] = np.array(scores_by_seed, dtype=np.float64)
-    return Measurements(scores, failures, proxies)
+    rank_failures_last = config.failures == "last"
+    return Measurements(scores, failures, proxies, rank_failures_last=rank_failures_last)
+
+
+def _list_recorded_archs(config: ExperimentConfig, truth: GroundTruth) -> list[str]:
+    """Return architectures of a table that have recorded scores, at most `samples` of them.
+
+    Raises:
+        UsageError: There are fewer than three.
+    """
+    assert config.recorded is not None
+    recorded = config.recorded
+    values = truth.table.read_column(truth.metric)
+    known = []
+    for text, value in zip(truth.table.list_archs(), values, strict=True):
+        if text in recorded.archs and np.isfinite(value):
+            known.append(text)
+    if len(known) < MIN_SAMPLES:
+        raise UsageError(
+            f"{recorded.path} has scores of {len(known)} architectures of {truth.table.name}, and "
+            f"a correlation needs {MIN_SAMPLES}"
+        )
+    rng = make_generator("recorded", truth.table.name)
+    indices = rng.permutation(len(known))[: config.samples]
+    return [known[index] for index in sorted(indices)]
+
+
+def rank_last(scores: Scores, selected: NDArray[np.bool_]) -> Scores:
+    """Give the selected architectures a value below all others.
+
+    Args:
+        scores: Scores of shape (seeds, architectures); higher is better.
+        selected: Which ones, of the same shape.
+    """
+    finite = scores[np.isfinite(scores)]
+    lowest = float(finite.min()) if len(finite) else 0.0
+    return np.where(selected, lowest - 1.0, scores)
+
+
+def _read_recorded(
+    config: ExperimentConfig,
+    archs: Sequence[Arch],
+    proxies: Sequence[Proxy],
+    source: DataSource,
+    init: str,
+) -> tuple[list[Record], list[Proxy]]:
+    """Return the records that another run measured, and the proxies that are not among them."""
+    if config.recorded is None:
+        return [], list(proxies)
+    batches = SeedBatches.for_proxies(source, proxies, range(config.seeds))
+    records: list[Record] = []
+    unrecorded = []
+    for proxy in proxies:
+        found = config.recorded.find_records(archs, proxy, batches, init)
+        if found is None:
+            unrecorded.append(proxy)
+        else:
+            records += found
+    return records, unrecorded
 
 
 def limit_samples(name: str, batch: int | None) -> str:
@@ -288,8 +381,8 @@ def _describe_deviations(
             f"{task.label}: accuracies are predictions of a surrogate for {len(table):,} cells, "
             "not trainings."
         )
-    # Images that the experiment names itself are not a deviation.
-    if task.data is None and not _is_name_of(data, dataset):
+    # Images that the experiment names itself are no deviation; recorded scores are of others.
+    if task.data is None and not config.only_recorded and not _is_name_of(data, dataset):
         outputs = ""
         if data_task.num_classes != truth.task.num_classes:
             outputs = f" and have {data_task.num_classes} outputs"

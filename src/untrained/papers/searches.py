@@ -120,7 +120,9 @@ def run_searches(
         Interrupted: If Ctrl-C stopped a search.
     """
     # Equal plans are run once, and the outcome is read for each of them.
-    unfinished = [plan for plan in dict.fromkeys(plans) if read_outcome(plan, config) is None]
+    unfinished = [
+        plan for plan in dict.fromkeys(plans) if read_search_outcome(plan, config) is None
+    ]
     workers = min(config.compute.workers or 1, max(1, len(unfinished)))
 
     def report_progress(finished: int) -> None:
@@ -137,7 +139,7 @@ def run_searches(
         report_progress(finished)
     outcomes = []
     for plan in plans:
-        outcome = read_outcome(plan, config)
+        outcome = read_search_outcome(plan, config)
         if outcome is None:
             raise Interrupted(
                 f"stopped by Ctrl-C; finished searches are in {config.folder}, and the same "
@@ -147,7 +149,7 @@ def run_searches(
     return outcomes
 
 
-def read_outcome(plan: SearchPlan, config: ExperimentConfig) -> SearchOutcome | None:
+def read_search_outcome(plan: SearchPlan, config: ExperimentConfig) -> SearchOutcome | None:
     """Return the outcome of a finished search; None if it has not finished."""
     folder = plan.get_folder(config)
     if not (folder / "run.json").is_file():

@@ -33,7 +33,6 @@ from untrained.papers.samples import Scores
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.progress import Progress
-from untrained.runs.folder import STORE
 from untrained.runs.store import Store
 from untrained.seeds import derive_seed, make_torch_generator
 from untrained.spaces import Space, load_space
@@ -115,7 +114,7 @@ def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> Traini
     indices = np.unique(np.linspace(0, len(all_archs) - 1, count).round().astype(int))
     archs = [all_archs[index] for index in indices]
     seeds = range(config.seeds)
-    with Store(config.folder / STORE) as store:
+    with Store(config.store_path) as store:
         evaluator = _TrainingEvaluator(
             space=space,
             task=task,

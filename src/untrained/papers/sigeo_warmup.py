@@ -2,14 +2,31 @@
 
 Its other experiments with a warm-up are about recommenders (Figures 3 and 4, Tables 1 and 5;
 `sigeo_ctr.py`).
+
+SiGeo is measured by its three terms, which give its score with any weights:
+
+    SiGeo = l1 ratio + l2 norm + l3 loss        ratio = sum_l ln ||mu_l / sigma_l||_1
+                                                norm = ln FR, loss = -L_k
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from untrained.benchmarks.statistics import spearman
-from untrained.data import TRAIN, load_data
+from untrained.data import TRAIN, DataSource, load_data
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.samples import BenchmarkTask, Sample, find_images, measure_sample
+from untrained.papers.measurements import MODULE_NAME
+from untrained.papers.samples import (
+    BenchmarkTask,
+    Measurements,
+    Sample,
+    Scores,
+    find_images,
+    measure_archs,
+    measure_sample,
+)
 from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import (
     STATISTICS,
@@ -17,26 +34,149 @@ from untrained.papers.table_lines import (
     make_gain_line,
     parse_table,
 )
+from untrained.papers.warm_up_levels import WarmUpLevels
 from untrained.proxies.sigeo import PRESETS
 from untrained.reports.reproduction_result import TableLine
+from untrained.spaces import load_space
+from untrained.training.warm_up import CandidateWarmUp, WarmUp
 from untrained.types import Task
 
-NB201 = BenchmarkTask("NB201-CF10", dataset="cifar10")
 LEVELS = (0, 10, 20, 40)  # per cent of the training images
 TRAINING_IMAGES = 45_000  # of CIFAR-10, without the validation images
 BATCH = 128
-FR_WEIGHT = PRESETS["vision"][1]  # the weight of ln FR after a warm-up
-ZICO = "zico(batches=4,samples=256)"
+ZICO = "zico(samples=256)"  # two batches of 128, as in its authors' scripts
+STEP = 0.1  # between the batches of SiGeo
+FROZEN = 0.0  # a step of size 0 leaves the weights as they are
+STEPS = (FROZEN, 0.01, 0.03, STEP, 0.3)  # compared on the space of `ABLATION`
+FR_WEIGHTS = (1.0, 10.0, 50.0, 200.0)  # compared at every level
+TERMS = {"ratio": "l1=1,l2=0,l3=0", "norm": "l1=0,l2=1,l3=0", "loss": "l1=0,l2=0,l3=1"}
+ABLATION = "NB201-CF10"
+# Spaces with larger networks are measured on a part of `samples`.
+TASKS = {
+    "NB101": (BenchmarkTask("NB101-CF10", "nasbench101", "cifar10"), 0.2),
+    "NB201": (BenchmarkTask("NB201-CF10", dataset="cifar10"), 1.0),
+    "NB301": (BenchmarkTask("NB301-CF10", "darts", "cifar10", "nasbench301"), 0.2),
+}
+# Columns of the table: label, space, data set of the accuracies.
+COLUMNS = (
+    ("NB101-CF10", "NB101", "cifar10"),
+    ("NB201-CF10", "NB201", "cifar10"),
+    ("NB201-CF100", "NB201", "cifar100"),
+    ("NB201-IMGNT", "NB201", "ImageNet16-120"),
+    ("NB301-CF10", "NB301", "cifar10"),
+)
+# Spearman and Kendall, column by column
 TABLE_3 = parse_table("""
-zico/0    0.74 0.54
-zico/10   0.78 0.58
-zico/20   0.77 0.57
-zico/40   0.78 0.58
-sigeo/0   0.78 0.58
-sigeo/10  0.83 0.64
-sigeo/20  0.84 0.65
-sigeo/40  0.83 0.64
+zico/0    0.63 0.46  0.74 0.54  0.78 0.58  0.79 0.60  0.50 0.35
+zico/10   0.63 0.46  0.78 0.58  0.81 0.61  0.80 0.60  0.51 0.36
+zico/20   0.64 0.46  0.77 0.57  0.81 0.62  0.79 0.59  0.51 0.36
+zico/40   0.64 0.46  0.78 0.58  0.80 0.61  0.79 0.59  0.52 0.36
+sigeo/0   0.63 0.46  0.78 0.58  0.82 0.62  0.80 0.61  0.50 0.35
+sigeo/10  0.68 0.48  0.83 0.64  0.85 0.66  0.85 0.67  0.53 0.37
+sigeo/20  0.69 0.51  0.84 0.65  0.87 0.69  0.86 0.68  0.55 0.40
+sigeo/40  0.70 0.52  0.83 0.64  0.88 0.70  0.87 0.69  0.56 0.41
 """)
+
+
+@dataclass(frozen=True)
+class SpaceScores:
+    """Scores of the architectures of a space at every level.
+
+    Attributes:
+        sample: The architectures and their accuracies.
+        zico: Scores of ZiCo by level.
+        terms: Terms of SiGeo by level, size of the step between its batches, and name.
+        failures: Descriptions of networks without a score, by level.
+    """
+
+    sample: Sample
+    zico: Mapping[int, Scores]
+    terms: Mapping[tuple[int, float, str], Scores]
+    failures: Mapping[int, str]
+
+    @property
+    def step_sizes(self) -> tuple[float, ...]:
+        """The sizes of the step that were measured."""
+        return tuple(dict.fromkeys(step for _, step, _ in self.terms))
+
+    def compute_sigeo(
+        self, level: int, step: float = STEP, weights: Sequence[float] | None = None
+    ) -> Scores:
+        """Return SiGeo at a level; by default with the weights of the paper for that level."""
+        if weights is None:
+            weights = PRESETS["vision" if level else "zero-shot"]
+        score = np.zeros_like(self.zico[level])
+        for weight, term in zip(weights, TERMS, strict=True):
+            # 0 times a missing term is missing too, which is not meant.
+            if weight:
+                score = score + weight * self.terms[level, step, term]
+        return score
+
+
+def _make_call(level: int, metric: str) -> str:
+    """Return the name of the proxy that measures a metric at a level."""
+    if level == 0:
+        return metric
+    return f"{MODULE_NAME}:at_level(level={level},metric={metric})"
+
+
+def _make_metrics(step_sizes: Sequence[float]) -> dict[tuple[float, str], str]:
+    """Return the proxies of the terms of SiGeo."""
+    metrics = {}
+    for step in step_sizes:
+        for term, weights in TERMS.items():
+            metrics[step, term] = f"sigeo({weights},step={step:g})"
+    return metrics
+
+
+def measure_space(
+    config: ExperimentConfig, task: BenchmarkTask, step_sizes: Sequence[float]
+) -> SpaceScores:
+    """Score a sample of a space at every level.
+
+    Args:
+        config: Number of architectures and seeds, folder, device.
+        task: The table.
+        step_sizes: Sizes of the step between the batches of SiGeo.
+    """
+    metrics = _make_metrics(step_sizes)
+    sample = measure_sample(config, [*metrics.values(), ZICO], task)
+    names = []
+    for level in LEVELS[1:]:
+        # All metrics of a level follow each other, because they share its gradients.
+        names += [_make_call(level, metric) for metric in (*metrics.values(), ZICO)]
+    warmed_up = measure_archs(
+        config,
+        names,
+        sample.truth.space,
+        sample.truth.archs,
+        sample.source,
+        f"{task.label} after a warm-up",
+        make_warm_up_levels(sample.truth.space, sample.source, config.batch),
+    )
+    zico = {}
+    terms = {}
+    failures = {}
+    for level in LEVELS:
+        measured: Measurements = warmed_up if level else sample
+        zico[level] = measured[_make_call(level, ZICO)]
+        failures[level] = measured.describe_failures(_make_call(level, ZICO))
+        for (step, term), metric in metrics.items():
+            terms[level, step, term] = measured[_make_call(level, metric)]
+    return SpaceScores(sample, zico, terms, failures)
+
+
+def make_warm_up_levels(space: str, source: DataSource, batch: int | None) -> WarmUpLevels:
+    """Return the warm-up that passes all levels."""
+    images = len(source.parts[TRAIN])
+    steps = {}
+    for level in LEVELS[1:]:
+        warm_up = WarmUp.parse(format_warm_up(level, images, batch), source)
+        steps[level] = warm_up.steps
+    # The last one is that of the highest level.
+    candidate = warm_up.prepare_weights(load_space(space), seed=0, device="cpu")
+    assert isinstance(candidate, CandidateWarmUp)
+    return WarmUpLevels(candidate, steps)
 
 
 @experiment(
@@ -44,102 +184,115 @@ sigeo/40  0.83 0.64
     PAPER,
     "SiGeo and ZiCo after four levels of warm-up",
     "rank correlation",
-    samples=100,
+    ("nasbench201", "nasbench101", "nasbench301"),
+    samples=500,
 )
 def table_3(config: ExperimentConfig) -> Findings:
-    """Table 3, NAS-Bench-201, CIFAR-10: Spearman and Kendall correlation with test accuracy after
-    every candidate was trained on 0, 10, 20 and 40 % of the data: that of SiGeo grows, that of ZiCo
-    hardly."""
-    # Every level has the same architectures, since samples are drawn with a fixed seed.
+    """Table 3: Spearman and Kendall correlation with test accuracy after every candidate was
+    trained on 0, 10, 20 and 40 % of the data: that of SiGeo grows, that of ZiCo hardly."""
     images = _count_images(config)
-    samples: dict[int, Sample] = {}
+    lines: list[TableLine] = []
     deviations: list[str] = []
-    for level in LEVELS:
-        warm_up = format_warm_up(level, images, config.batch) if level else ""
-        sample = measure_sample(config, [_choose_sigeo(level), ZICO], NB201, warm_up=warm_up)
-        samples[level] = sample
-        deviations += sample.deviations
-    lines = [
-        *_make_level_lines("sigeo", samples),
-        *_make_level_lines("zico", samples),
-        *_make_term_lines(samples),
-    ]
+    scores: dict[str, SpaceScores] = {}
+    for name, (task, share) in TASKS.items():
+        # A correlation needs at least three architectures.
+        samples = max(3, round(share * config.samples))
+        step_sizes = STEPS if task.label == ABLATION else (FROZEN, STEP)
+        scores[name] = measure_space(replace(config, samples=samples), task, step_sizes)
+        deviations += scores[name].sample.deviations
+    for column, (label, space, dataset) in enumerate(COLUMNS):
+        accuracies = _read_accuracies(scores[space].sample, space, dataset)
+        lines += _make_column_lines(label, column, scores[space], accuracies)
+    lines += _make_term_lines(scores[ABLATION.partition("-")[0]])
+    lines += _make_ablation_lines(scores[ABLATION.partition("-")[0]])
     deviations += [
         describe_levels(images),
-        "The warm-up is one pass of SGD (Nesterov 0.9, rate 0.1, decay 5e-4, batches of 128) over "
-        "a random part of the training images; the paper does not describe its warm-up.",
-        "Both proxies use four batches of 64. The weights of SiGeo are 1, 1, 0 without and 1, 50, "
-        "1 with a warm-up.",
-        "A gain of SiGeo may therefore come from its weights and not from the warm-up. The last "
-        "lines separate the two causes: without a warm-up SiGeo minus ZiCo is ln FR, which gives "
-        "the score with weights 1, 50, 0; after one it is 50 ln FR minus the loss, which "
-        "represents the FR norm alone.",
-        "NAS-Bench-201 with CIFAR-10 only: the training images of the other four columns are not "
-        "available.",
+        "The warm-up is one pass of SGD (Nesterov 0.9, rate 0.1, decay 5e-4, gradients clipped at "
+        "norm 5, batches of 128) over a random part of the training images; the paper does not "
+        "describe its warm-up. Each network is trained once, to 40 %, and scored on the way.",
+        f"SiGeo has four batches of 64, with a gradient step of {STEP:g} between them, and the "
+        "weights 1, 1, 0 without and 1, 50, 1 with a warm-up; frozen is SiGeo without these steps. "
+        "ZiCo has two batches of 128, as in its authors' scripts.",
+        "Lines with other weights or steps are computed from the three terms of SiGeo, which are "
+        "measured separately.",
+        "All networks see CIFAR-10, also for the accuracies on CIFAR-100 and ImageNet16-120, whose "
+        "training images are not available.",
+        f"NAS-Bench-101 and NAS-Bench-301 have {100 * TASKS['NB101'][1]:g} % as many architectures "
+        "as NAS-Bench-201, because their networks are larger.",
     ]
     return Findings(tuple(lines), tuple(deviations))
 
 
-def _choose_sigeo(level: int) -> str:
-    """Return SiGeo with the weights for a level of warm-up."""
-    return "sigeo(preset=vision)" if level else "sigeo"
+def _read_accuracies(sample: Sample, space: str, dataset: str) -> Scores:
+    """Return the accuracies of the architectures on a data set, (1, architectures)."""
+    if space == "NB201":
+        return sample.read_accuracies_on(dataset)
+    return sample.accuracies
 
 
-def _choose_proxy(label: str, level: int) -> str:
-    return ZICO if label == "zico" else _choose_sigeo(level)
-
-
-def _make_level_lines(label: str, samples: Mapping[int, Sample]) -> list[TableLine]:
-    """Return the lines of the paper's table, and the gain of each level."""
+def _make_column_lines(
+    label: str, column: int, scores: SpaceScores, accuracies: Scores
+) -> list[TableLine]:
+    """Return the lines of a column: both methods at all levels, and their differences."""
     lines = []
-    # The gain of a level is measured against the same architectures without a warm-up.
-    scores_before = samples[0].get_oriented_scores(_choose_proxy(label, 0))
-    for level, sample in samples.items():
-        proxy = _choose_proxy(label, level)
-        scores = sample.get_oriented_scores(proxy)
-        note = sample.describe_failures(proxy)
-        level_label = f"{label}, {level} % warm-up"
-        numbers = TABLE_3[f"{label}/{level}"]
-        for name, number in zip(("Spearman", "Kendall"), numbers, strict=True):
-            what = f"{level_label}, {name}"
-            statistic = STATISTICS[name]
-            lines.append(
-                make_correlation_line(what, number, statistic, scores, sample.accuracies, note)
-            )
+    for method in ("zico", "sigeo", "sigeo frozen"):
+        for level in LEVELS:
+            values = scores.zico[level]
+            if method != "zico":
+                step = FROZEN if method == "sigeo frozen" else STEP
+                values = scores.compute_sigeo(level, step)
+            numbers = TABLE_3[f"{method.partition(' ')[0]}/{level}"][2 * column : 2 * column + 2]
+            for name, number in zip(("Spearman", "Kendall"), numbers, strict=True):
+                line = make_correlation_line(
+                    f"{label}, {method}, {level} %, {name}",
+                    number,
+                    STATISTICS[name],
+                    values,
+                    accuracies,
+                    scores.failures[level],
+                )
+                lines.append(replace(line, alternative=method == "sigeo frozen"))
+    for level in LEVELS:
+        sigeo_at_level = scores.compute_sigeo(level)
+        what = f"{label}, sigeo minus zico, {level} %, Spearman"
+        lines.append(make_gain_line(what, spearman, sigeo_at_level, scores.zico[level], accuracies))
         if level:
-            what = f"{level_label}, Spearman, gain over no warm-up"
-            lines.append(make_gain_line(what, spearman, scores, scores_before, sample.accuracies))
+            for method, now, before in (
+                ("sigeo", sigeo_at_level, scores.compute_sigeo(0)),
+                ("zico", scores.zico[level], scores.zico[0]),
+            ):
+                what = f"{label}, {method}, {level} %, Spearman, gain over no warm-up"
+                lines.append(make_gain_line(what, spearman, now, before, accuracies))
     return lines
 
 
-def _make_term_lines(samples: Mapping[int, Sample]) -> list[TableLine]:
-    """Separate the gain of a warm-up from the gain of other weights.
+def _make_term_lines(scores: SpaceScores) -> list[TableLine]:
+    """Correlate each term of SiGeo alone, with moving and with frozen weights."""
+    lines = []
+    for step in (STEP, FROZEN):
+        kind = "moving" if step else "frozen"
+        for term in TERMS:
+            for level in LEVELS:
+                what = f"{ABLATION}, {term} alone, {kind}, {level} %, Spearman"
+                values = scores.terms[level, step, term]
+                lines.append(
+                    make_correlation_line(what, None, spearman, values, scores.sample.accuracies)
+                )
+    return lines
 
-    Without a warm-up SiGeo minus ZiCo is ln FR; after one it is 50 ln FR minus the loss.
-    """
-    accuracies = samples[0].accuracies
-    sigeo = {}
-    zico = {}
-    norms = {}
-    for level, sample in samples.items():
-        sigeo[level] = sample.get_oriented_scores(_choose_sigeo(level))
-        zico[level] = sample.get_oriented_scores(ZICO)
-        norms[level] = sigeo[level] - zico[level]
-    # SiGeo without a warm-up, but with the weight that it has after one.
-    reweighted = zico[0] + FR_WEIGHT * norms[0]
-    what = "sigeo with weights 1, 50, 0, 0 % warm-up, Spearman"
-    lines = [make_correlation_line(what, None, spearman, reweighted, accuracies)]
-    for level in samples:
-        sigeo_label = f"sigeo, {level} % warm-up, Spearman"
-        norm_label = f"FR norm alone, {level} % warm-up, Spearman"
-        what = f"{sigeo_label} minus that of zico"
-        lines.append(make_gain_line(what, spearman, sigeo[level], zico[level], accuracies))
-        lines.append(make_correlation_line(norm_label, None, spearman, norms[level], accuracies))
-        if level:
-            what = f"{norm_label}, gain over no warm-up"
-            lines.append(make_gain_line(what, spearman, norms[level], norms[0], accuracies))
-            what = f"{sigeo_label} minus that of weights 1, 50, 0 without warm-up"
-            lines.append(make_gain_line(what, spearman, sigeo[level], reweighted, accuracies))
+
+def _make_ablation_lines(scores: SpaceScores) -> list[TableLine]:
+    """Vary the size of the step and the weight of the Fisher-Rao norm."""
+    lines = []
+    for level in LEVELS:
+        loss_weight = 1.0 if level else 0.0
+        for step in scores.step_sizes:
+            for fr_weight in FR_WEIGHTS:
+                values = scores.compute_sigeo(level, step, (1.0, fr_weight, loss_weight))
+                what = f"{ABLATION}, step {step:g}, weight {fr_weight:g}, {level} %, Spearman"
+                lines.append(
+                    make_correlation_line(what, None, spearman, values, scores.sample.accuracies)
+                )
     return lines
 
 

@@ -1,7 +1,7 @@
 """Compute the lines of a table from measurements: correlations and means, with intervals."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -19,6 +19,7 @@ from untrained.benchmarks.statistics import (
 from untrained.papers.experiment import ExperimentConfig, Findings
 from untrained.papers.samples import BenchmarkTask, Sample, Scores, measure_sample
 from untrained.reports.reproduction_result import Curve, TableLine
+from untrained.runs.ranking import compute_margin
 from untrained.seeds import make_generator
 
 BINS = 20
@@ -130,7 +131,9 @@ def make_mean_line(what: str, published: float | None, scores: Scores, note: str
 def make_seeds_line(
     what: str, published: float | None, values: Scores, note: str = "", missing_note: str = ""
 ) -> TableLine:
-    """Average over seeds, with the standard deviation as spread; missing values do not count.
+    """Average over seeds or searches, with the interval of the mean and the standard deviation.
+
+    The interval is one of 95 %. Missing values do not count.
 
     Args:
         what: Description of the number.
@@ -142,10 +145,12 @@ def make_seeds_line(
     finite = values[np.isfinite(values)]
     if len(finite) == 0:
         return TableLine(what, published, None, note=missing_note or note)
-    spread = None
-    if len(finite) > 1:
-        spread = float(finite.std(ddof=1))
-    return TableLine(what, published, float(finite.mean()), spread=spread, note=note)
+    mean = float(finite.mean())
+    half_width = compute_margin(finite.tolist())
+    if half_width is None:
+        return TableLine(what, published, mean, note=note)
+    spread = float(finite.std(ddof=1))
+    return TableLine(what, published, mean, mean - half_width, mean + half_width, spread, note)
 
 
 def join_notes(*notes: str) -> str:
@@ -174,6 +179,7 @@ class CorrelationRow:
         compute: Computes the scores of the row from the measured ones; higher is better.
         published: The numbers of the paper: task by task, and for each task statistic by statistic.
         note: A remark.
+        alternative: Whether it is a variant of a row with the same published numbers.
     """
 
     label: str
@@ -181,6 +187,7 @@ class CorrelationRow:
     compute: Callable[[Sample], Scores]
     published: tuple[float | None, ...]
     note: str = ""
+    alternative: bool = False
 
 
 def make_proxy_row(
@@ -199,6 +206,8 @@ def make_correlation_table(
     tasks: Sequence[BenchmarkTask],
     rows: Sequence[CorrelationRow],
     statistics: Sequence[str] = ("Spearman",),
+    differences: Sequence[tuple[str, str]] = (),
+    ranked: Sequence[str] = (),
 ) -> Findings:
     """Correlate every row with the accuracies of every task.
 
@@ -207,6 +216,9 @@ def make_correlation_table(
         tasks: The columns of the table.
         rows: The rows of the table.
         statistics: Names of the correlations.
+        differences: Pairs of labels of rows; a line shows by how much the first correlation exceeds
+            the second one, by the first statistic.
+        ranked: Labels of rows whose place among all rows is shown, by the first statistic.
     """
     names: dict[str, None] = {}  # keeps the order, each proxy once
     for row in rows:
@@ -217,7 +229,11 @@ def make_correlation_table(
         # All rows of a task are measured together: networks are built once.
         sample = measure_sample(config, list(names), task)
         deviations += sample.deviations
+        recorded_rows = [row for row in rows if sample.are_recorded(*row.proxies)]
         for row in rows:
+            # The paper's rows are shown without a value, but variants of them are left out.
+            if row.alternative and row not in recorded_rows:
+                continue
             for index, name in enumerate(statistics):
                 what = f"{task.label}, {row.label}"
                 if len(statistics) > 1:
@@ -230,11 +246,78 @@ def make_correlation_table(
                     row.note, sample.describe_failures(*row.proxies), published_scores
                 )
                 number = row.published[column * len(statistics) + index]
-                scores = row.compute(sample)
-                lines.append(
-                    make_correlation_line(what, number, statistic, scores, sample.accuracies, note)
+                scores = sample.rank_failures(row.compute(sample), *row.proxies)
+                line = make_correlation_line(
+                    what, number, statistic, scores, sample.accuracies, note
                 )
+                lines.append(replace(line, alternative=row.alternative))
+        labels = {row.label for row in recorded_rows}
+        pairs = [pair for pair in differences if labels.issuperset(pair)]
+        lines += _make_difference_lines(task, sample, rows, pairs, statistics[0])
+        # A place among all rows needs all rows.
+        if all(row in recorded_rows for row in rows if not row.alternative):
+            lines += _make_rank_lines(task, sample, rows, ranked, column, statistics)
     return Findings(tuple(lines), tuple(deviations))
+
+
+def _make_difference_lines(
+    task: BenchmarkTask,
+    sample: Sample,
+    rows: Sequence[CorrelationRow],
+    differences: Sequence[tuple[str, str]],
+    statistic_name: str,
+) -> list[TableLine]:
+    """Compare the correlations of pairs of rows on the same architectures."""
+    rows_by_label = {row.label: row for row in rows}
+    lines = []
+    for first, second in differences:
+        what = f"{task.label}, {first} minus {second}, {statistic_name}"
+        pair = []
+        for label in (first, second):
+            row = rows_by_label[label]
+            pair.append(sample.rank_failures(row.compute(sample), *row.proxies))
+        scores, other_scores = pair
+        statistic = STATISTICS[statistic_name]
+        lines.append(make_gain_line(what, statistic, scores, other_scores, sample.accuracies))
+    return lines
+
+
+def _make_rank_lines(
+    task: BenchmarkTask,
+    sample: Sample,
+    rows: Sequence[CorrelationRow],
+    ranked: Sequence[str],
+    column: int,
+    statistics: Sequence[str],
+) -> list[TableLine]:
+    """Return the place of rows among all rows that are no variants; 1 is the best correlation.
+
+    Equal correlations share the better place.
+    """
+    candidates = [row for row in rows if not row.alternative]
+    published = {}
+    ours = {}
+    for row in candidates:
+        published[row.label] = row.published[column * len(statistics)]
+        scores = sample.rank_failures(row.compute(sample), *row.proxies)
+        line = make_correlation_line("", None, STATISTICS[statistics[0]], scores, sample.accuracies)
+        ours[row.label] = line.ours
+    lines = []
+    for label in ranked:
+        what = f"{task.label}, place of {label} among {len(candidates)}"
+        published_place = find_place(published, label)
+        line = TableLine(what, published_place, find_place(ours, label), better="lower")
+        # A place follows from the correlations, which are counted already.
+        lines.append(replace(line, alternative=True))
+    return lines
+
+
+def find_place(values: Mapping[str, float | None], label: str) -> float | None:
+    """Return the place of a value among all values, 1 for the largest; None if it is missing."""
+    value = values[label]
+    if value is None:
+        return None
+    return 1.0 + sum(other is not None and other > value for other in values.values())
 
 
 def describe_published_scores(sample: Sample, proxy: str, statistic: Statistic) -> str:

@@ -5,9 +5,10 @@ query reads the validation accuracy after 12 epochs from the table. The winner i
 test accuracy after 200 epochs, which no search reads.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class MeasuredSpace(ConstrainedSpace):
         # Mutations may leave the sample; the base class then tries again.
         if arch in self._members:
             return None
-        return LimitViolation("measured", None)
+        return LimitViolation("measured", None, inf)
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def make_hnas_strategy(
         table.space,
         rng,
         table.read_accuracy,
-        evaluate_pool=table.read_scores,
+        score_pool=table.read_scores,
         metric=metric,
         **plan,
     )
@@ -197,6 +198,7 @@ def compare_algorithms(
     table: MeasuredTable,
     algorithms: Mapping[str, Algorithm],
     published: Mapping[str, tuple[float | None, ...]],
+    alternatives: Collection[str] = (),
 ) -> list[TableLine]:
     """Compare the test accuracies of the winners of several algorithms.
 
@@ -204,6 +206,7 @@ def compare_algorithms(
         table: The table in which they search.
         algorithms: The algorithms by label.
         published: By label: mean and standard deviation, data set by data set.
+        alternatives: Labels of variants of a row that has the same published numbers.
 
     Returns:
         Mean and standard deviation over searches, one line per algorithm and data set.
@@ -215,7 +218,8 @@ def compare_algorithms(
             if incumbents:
                 winners.append(incumbents[-1])
         accuracies = table.read_test_accuracies(winners)
-        lines += make_accuracy_lines(label, accuracies, published.get(label, ()))
+        for line in make_accuracy_lines(label, accuracies, published.get(label, ())):
+            lines.append(replace(line, alternative=label in alternatives))
     return lines
 
 

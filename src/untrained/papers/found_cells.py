@@ -1,0 +1,220 @@
+"""Cells of DARTS that a search finds (Dextr, Figure 4; NASI, Figure 5).
+
+Both figures are drawings, so their cells cannot be read from the text of the papers. We compare
+numbers that the papers state about the networks, and describe the cells.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import numpy as np
+
+from untrained.data import load_data
+from untrained.papers.dextr import PAPER as DEXTR_PAPER
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
+from untrained.papers.hnas_cells import compute_depth, compute_width
+from untrained.papers.nasi import PAPER as NASI_PAPER
+from untrained.papers.samples import find_images, limit_samples, measure_archs
+from untrained.papers.searches import SearchPlan, run_searches
+from untrained.papers.table_lines import make_seeds_line
+from untrained.reports.reproduction_result import Curve, Plot, TableLine
+from untrained.spaces import load_space
+from untrained.spaces.darts.genotype import Genotype, Wiring
+from untrained.strategies.limits import NetworkSize
+from untrained.types import Arch, Task
+
+DARTS = "darts"  # the space that Dextr searches
+DARTS_NASI = "darts_nasi"  # that of NASI
+DARTS_CIFAR = "darts(channels=36,cells=20)"  # the network that NASI trains
+CIFAR10 = Task("cifar10", (3, 32, 32), 10)
+CURVATURE = "dextr_curvature"
+KINDS_OF_OPERATIONS = {
+    "separable": "sep_conv",
+    "dilated": "dil_conv",
+    "pooling": "pool",
+    "skip": "skip_connect",
+}
+
+# Curvature of the found networks, by the proxy that found them (appendix A.8).
+DEXTR_FIGURE_4 = {"dextr": 1.2e8, "zico": 7.7e7, "meco": 5.8e7}
+# Options of NASI, and millions of parameters of the network for CIFAR-10 (Table 1).
+NASI_FIGURE_5: dict[str, tuple[dict[str, object], float]] = {
+    "fix": ({"nu": "fixed", "nu0": 100}, 3.9),
+    "ada": ({"nu": "adaptive", "nu0": 500}, 3.7),
+}
+NASI_STEPS = 100
+NASI_BATCH = 64
+
+
+@dataclass(frozen=True)
+class FoundCells:
+    """The architectures that the searches of one row found.
+
+    Attributes:
+        label: Name of the row.
+        archs: One architecture per search.
+    """
+
+    label: str
+    archs: tuple[Arch, ...]
+
+    @property
+    def genotypes(self) -> tuple[Genotype, ...]:
+        """The cells of each architecture."""
+        return tuple(Genotype.from_genes(arch.genes) for arch in self.archs)
+
+
+def count_operations(cell: Wiring) -> dict[str, int]:
+    """Count the edges of a cell by kind of operation."""
+    counts = {}
+    for kind, part in KINDS_OF_OPERATIONS.items():
+        counts[kind] = sum(part in operation for operation, _ in cell.edges)
+    return counts
+
+
+def make_cell_lines(found: FoundCells) -> list[TableLine]:
+    """Describe the cells of a row by means over its searches."""
+    lines = []
+    for name in ("normal", "reduce"):
+        cells = [genotype[name] for genotype in found.genotypes]
+        counts = [count_operations(cell) for cell in cells]
+        mean_counts = []
+        for kind in KINDS_OF_OPERATIONS:
+            mean_counts.append(f"{fmean(count[kind] for count in counts):.1f} {kind}")
+        different = fmean(len({operation for operation, _ in cell.edges}) for cell in cells)
+        width = fmean(compute_width(cell) for cell in cells)
+        depth = fmean(compute_depth(cell) for cell in cells)
+        title = "reduction" if name == "reduce" else name
+        note = f"width {width:.1f}, depth {depth:.1f}; of 8 edges {', '.join(mean_counts)}"
+        what = f"{found.label}, {title} cell, different operations"
+        lines.append(TableLine(what, None, different, note=note))
+    return lines
+
+
+def make_operations_plot(rows: Sequence[FoundCells], title: str) -> Plot:
+    """Return a chart of the mean number of edges by kind of operation, in normal cells."""
+    curves = []
+    numbers = tuple(float(number) for number in range(1, 1 + len(KINDS_OF_OPERATIONS)))
+    for found in rows:
+        counts = [count_operations(genotype.normal) for genotype in found.genotypes]
+        means = []
+        for kind in KINDS_OF_OPERATIONS:
+            means.append(fmean(count[kind] for count in counts))
+        curves.append(Curve(found.label, numbers, tuple(means)))
+    axis = ", ".join(
+        f"{int(n)} {kind}" for n, kind in zip(numbers, KINDS_OF_OPERATIONS, strict=True)
+    )
+    return Plot(title, axis, "edges of 8", tuple(curves))
+
+
+def _choose_images(config: ExperimentConfig) -> str:
+    return find_images("cifar10", config.data_root) or "digits"
+
+
+def _describe_images(data: str) -> str:
+    if data == "digits":
+        return "Supernets see digits, because CIFAR-10 is not in the data root."
+    return ""
+
+
+def _describe_trial(config: ExperimentConfig) -> str:
+    if config.batch:
+        return f"This is a quick trial: supernets see at most {config.batch} samples."
+    return ""
+
+
+@experiment(
+    "dextr-figure-4",
+    DEXTR_PAPER,
+    "Cells of DARTS found by Dextr, ZiCo and MeCo",
+    "",
+    needs=(),
+    samples=3,
+    seeds=3,
+    better="",
+)
+def dextr_figure_4(config: ExperimentConfig) -> Findings:
+    """Figure 4: the cells that Zero-Cost-PT finds in DARTS by Dextr, ZiCo and MeCo; the network of
+    Dextr has the largest curvature, and its cells have the most different operations."""
+    data = _choose_images(config)
+    rows = []
+    for proxy in DEXTR_FIGURE_4:
+        operations = limit_samples(proxy, config.batch)
+        strategy = f"zerocost_pt(preset=dextr,proposals=1,operations={operations})"
+        plans = [SearchPlan(DARTS, strategy, data, seed) for seed in range(config.seeds)]
+        outcomes = run_searches(config, plans, f"search by {proxy}")
+        rows.append(FoundCells(proxy, tuple(outcome.arch for outcome in outcomes)))
+    all_archs = list(dict.fromkeys(arch for found in rows for arch in found.archs))
+    source = load_data(data, load_space(DARTS).task, config.data_root)
+    # All networks are compared with the same seed.
+    measurements = measure_archs(
+        replace(config, seeds=1), [CURVATURE], DARTS, all_archs, source, "curvature"
+    )
+    # The proxy is ln(1 + kappa).
+    values = np.expm1(measurements[CURVATURE][0])
+    kappa = dict(zip(all_archs, values.tolist(), strict=True))
+    lines = []
+    for found in rows:
+        curvatures = np.array([kappa[arch] for arch in found.archs])
+        published = DEXTR_FIGURE_4[found.label]
+        what = f"{found.label}, curvature of the found networks"
+        lines.append(make_seeds_line(what, published, curvatures, str(found.archs[0])))
+        lines += make_cell_lines(found)
+    deviations = (
+        "The paper does not say at which points, resolution and width it measures the curvature, "
+        "so only the order of the three can be compared.",
+        f"Every number is the mean of {config.seeds} searches, each with one proposal and its own "
+        "supernet; edges are chosen by naswot, as in the search of Dextr. ZiCo has two batches of "
+        "64.",
+        _describe_images(data),
+        _describe_trial(config),
+    )
+    plot = make_operations_plot(rows, "Operations of the normal cells")
+    return Findings(tuple(lines), deviations, (plot,))
+
+
+@experiment(
+    "nasi-figure-5",
+    NASI_PAPER,
+    "Cells of DARTS found by NASI-FIX and NASI-ADA",
+    "",
+    needs=(),
+    samples=3,
+    seeds=5,
+    better="",
+)
+def nasi_figure_5(config: ExperimentConfig) -> Findings:
+    """Figure 5: the cells that NASI finds in the reduced space of DARTS with a fixed and with an
+    adaptive threshold; their networks for CIFAR-10 have 3.9 and 3.7 M parameters (Table 1)."""
+    data = _choose_images(config)
+    batch = min(NASI_BATCH, config.batch or NASI_BATCH)
+    space = load_space(DARTS_CIFAR)
+    lines = []
+    rows = []
+    for label, (options, published) in NASI_FIGURE_5.items():
+        arguments = {"steps": NASI_STEPS, "batch": batch, "mu": 2} | options
+        text = ",".join(f"{name}={value}" for name, value in arguments.items())
+        plans = [
+            SearchPlan(DARTS_NASI, f"nasi({text})", data, seed) for seed in range(config.seeds)
+        ]
+        outcomes = run_searches(config, plans, f"NASI, {label}")
+        found = FoundCells(label, tuple(outcome.arch for outcome in outcomes))
+        rows.append(found)
+        sizes = []
+        for arch in found.archs:
+            network_size = NetworkSize(space, space.parse(str(arch)), CIFAR10)
+            sizes.append(network_size.params / 1e6)
+        what = f"{label}, parameters of the network for CIFAR-10, M"
+        lines.append(make_seeds_line(what, published, np.array(sizes), str(found.archs[0])))
+        lines += make_cell_lines(found)
+    deviations = (
+        f"Every number is the mean of {config.seeds} searches of {NASI_STEPS} steps with batches "
+        f"of {batch}; mu is 2, nu fixed at 100 or adaptive from 500, as in the paper.",
+        "Networks for CIFAR-10 have 36 channels and 20 cells and are counted without their "
+        "auxiliary tower. They are not trained.",
+        _describe_images(data),
+        _describe_trial(config),
+    )
+    plot = make_operations_plot(rows, "Operations of the normal cells")
+    return Findings(tuple(lines), deviations, (plot,))

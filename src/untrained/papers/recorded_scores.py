@@ -1,0 +1,184 @@
+"""Scores that another run measured, perhaps on another machine, instead of measuring them again.
+
+`untrained store export` writes such a file. A recorded score is used if space, architecture,
+measure, samples, weights and seed are those of the experiment. Device, torch version and the number
+of networks per pass may differ: they change the last digits, and the page of results names them.
+
+The files that are kept with the results (docs/results/data/scores) lack the columns of space,
+samples and weights, to be small. Of these, scores are used by architecture, proxy and seed alone,
+only for spaces without options and fresh weights, and a page of results says so.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isnan
+from pathlib import Path
+from typing import NamedTuple
+
+from untrained.engine.seed_batches import SeedBatches
+from untrained.errors import UsageError
+from untrained.proxies import Proxy
+from untrained.readers.limits import describe_error
+from untrained.types import FAILURE_KINDS, FRESH, Arch, Failure, Record, ScoreRequest
+
+
+class _ScoreId(NamedTuple):
+    """What must agree between a recorded score and a request."""
+
+    space: str
+    arch: str
+    measure: str
+    data: str
+    init: str
+    seed: int
+
+
+class _Outcome(NamedTuple):
+    value: float | None
+    failure: str
+    device: str
+    torch: str
+
+
+@dataclass
+class RecordedScores:
+    """The scores in a file, or in all Parquet files of a folder.
+
+    Attributes:
+        path: The file or folder.
+        outcomes: Value or failure by what was measured.
+        archs: The architectures, as texts.
+        used: Number of scores that an experiment has read.
+        used_short: How many of these are from files that do not name the samples.
+        places: Device and torch version of these scores.
+    """
+
+    path: Path
+    outcomes: dict[_ScoreId, _Outcome] = field(repr=False)
+    archs: frozenset[str] = field(default_factory=frozenset, repr=False)
+    used: int = 0
+    used_short: int = 0
+    places: set[str] = field(default_factory=set)
+
+    @staticmethod
+    def read(path: Path) -> "RecordedScores":
+        """Read a Parquet file that `untrained store export` wrote, or all such files of a folder.
+
+        Raises:
+            UsageError: A file cannot be read, is another kind of file, or the folder has none.
+        """
+        paths = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        if not paths:
+            raise UsageError(f"{path} has no Parquet files; write one with untrained store export")
+        outcomes: dict[_ScoreId, _Outcome] = {}
+        archs: set[str] = set()
+        for file_path in paths:
+            of_file = _read_outcomes(file_path)
+            outcomes |= of_file
+            archs.update(score_id.arch for score_id in of_file)
+        return RecordedScores(path, outcomes, frozenset(archs))
+
+    def find_records(
+        self,
+        archs: Sequence[Arch],
+        proxy: Proxy,
+        batches: SeedBatches,
+        init: str,
+    ) -> list[Record] | None:
+        """Return the records of a proxy for all architectures and seeds.
+
+        Returns:
+            The records; None if one of them is missing, so that a proxy is never measured partly on
+            one machine and partly on another.
+        """
+        records = []
+        places = set()
+        short_count = 0
+        for seed in batches.seeds:
+            for arch in archs:
+                outcome = self._find_short(arch, proxy, seed, init)
+                if outcome is not None:
+                    data = ""
+                    short_count += 1
+                else:
+                    data = batches.get_fingerprint(proxy.samples, seed)
+                    score_id = _ScoreId(arch.space, str(arch), proxy.measure, data, init, seed)
+                    outcome = self.outcomes.get(score_id)
+                if outcome is None:
+                    return None
+                request = ScoreRequest(
+                    arch,
+                    proxy.measure,
+                    batches.source.task,
+                    seed,
+                    data=data,
+                    init=init,
+                    device=outcome.device,
+                    torch=outcome.torch,
+                )
+                if outcome.value is None:
+                    records.append(Record.of(request, _parse_failure(outcome.failure)))
+                else:
+                    records.append(Record.of(request, outcome.value))
+                places.add(f"{outcome.device}, torch {outcome.torch}")
+        self.used += len(records)
+        self.used_short += short_count
+        self.places |= places
+        return records
+
+    def _find_short(self, arch: Arch, proxy: Proxy, seed: int, init: str) -> _Outcome | None:
+        """Return a score of a file that has neither spaces nor samples; None if there is none."""
+        # Options of a space change the network, not the text of an architecture. The head of
+        # TransNAS-Bench-101, a last layer, is the only option that follows from the accuracies.
+        if re.search(r"\((?!head=\w+\))", arch.space) or init != FRESH:
+            return None
+        return self.outcomes.get(_ScoreId("", str(arch), proxy.label, "", "", seed))
+
+    def describe_use(self) -> str:
+        """Return a sentence about the scores that were read instead of measured."""
+        if not self.used:
+            return f"None of the scores in {self.path.name} agrees with this experiment."
+        places = "; ".join(sorted(self.places))
+        text = f"{self.used:,} scores were read from {self.path.name} ({places}) and not measured."
+        if self.used_short:
+            text += (
+                " They are of one batch of images and one number of classes per space, also where "
+                "the space has accuracies on several data sets; the file does not say which "
+                "images these were."
+            )
+        return text
+
+
+def _read_outcomes(path: Path) -> dict[_ScoreId, _Outcome]:
+    # Imported here, because pandas is not needed for experiments without recorded scores.
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(path)
+        is_short = "measure" not in frame.columns
+        if is_short:
+            frame = frame.rename(columns={"proxy": "measure"})
+            frame = frame.assign(space="", data="", init="")
+        frame = frame[[*_ScoreId._fields, "value", "error", "device", "torch"]]
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"{path} cannot be read as recorded scores: {describe_error(error)}; write it with "
+            "untrained store export"
+        ) from error
+    outcomes = {}
+    for row in frame.itertuples(index=False):
+        score_id = _ScoreId(row.space, row.arch, row.measure, row.data, row.init, row.seed)
+        failure = row.error if isinstance(row.error, str) else ""
+        value = None if failure or isnan(row.value) else float(row.value)
+        outcomes[score_id] = _Outcome(value, failure, row.device, row.torch)
+    return outcomes
+
+
+def _parse_failure(text: str) -> Failure:
+    """Parse a failure as `str(failure)` writes it; one of an unknown kind is an `error`."""
+    kind_text, _, detail = text.partition(": ")
+    for kind in FAILURE_KINDS:
+        if kind == kind_text:
+            return Failure(kind, detail)
+    return Failure("error", text)
