@@ -11,12 +11,12 @@ import pytest
 from scipy import stats
 
 from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
+from untrained.drawings.diagrams import CellGraph, Diagram
+from untrained.drawings.draw import draw_diagram
 from untrained.reports.contest_result import Contest, ContestEntry, RoundResult
-from untrained.reports.drawings.draw import draw_diagram
 from untrained.reports.pages import benchmark_page
 from untrained.reports.pages.search_page import render_search_page
 from untrained.reports.search_summary import FailedArch, RankedArch, SearchSummary
-from untrained.spaces.core.diagrams import CellGraph, Diagram
 
 CONV3 = "nor_conv_3x3"
 CONV1 = "nor_conv_1x1"

@@ -15,6 +15,7 @@ from tests.reports.examples import make_contest, make_summary
 from tests.reports.test_search_page import extract_body
 from untrained.config import SearchConfig
 from untrained.errors import UsageError
+from untrained.formatting import format_fixed
 from untrained.reports.contest_result import Contest, ContestEntry
 from untrained.reports.pages.search_page import make_search_headline, render_search_page
 from untrained.reports.search_summary import SearchSummary
@@ -34,18 +35,18 @@ def make_page_summary(winner: int = 7, **changes: Any) -> SearchSummary:
 def test_the_sentences_compare_the_first_round_and_count_an_architecture_once():
     """dextr: 42, 44, 46; random: 50, 52; designs: 54 and 56, not 58 of the copy."""
     by_size, by_chance, by_design = make_contest(ARCHS).sentences
-    # Entry 4 failed, so one of the largest is left: 44, the mean of the others.
+    # Entry 4 failed, so one of the largest is left, which has no interval.
     assert by_size == (
-        "After equal training time, the networks selected by dextr are on average as accurate as "
-        "the largest ones (too few trainings to tell)."
+        "Too few trainings to compare the networks selected by dextr with the largest ones."
     )
     # Two values have one degree of freedom: t = 12.706. Variances are 4 and 2.
     half = 12.7062047 * sqrt(4 / 3 + 2 / 2)
     assert by_chance.endswith(
-        "are on average 7.0 points less accurate than random ones (95 % interval "
-        f"{-7 - half:+.1f} to {-7 + half:+.1f}: with so few trainings, this may be chance)."
+        "cannot be distinguished from random ones: 7.0 points less accurate after equal training time "
+        # The sentence says "less", so the interval is that of how much less.
+        f"(95 % interval {format_fixed(7 - half, 1)} to {7 + half:.1f})."
     )
-    assert "11.0 points less accurate than the known designs" in by_design
+    assert "cannot be distinguished from the known designs: 11.0 points less accurate" in by_design
 
 
 def set_first_accuracies(contest: Contest, accuracies: dict[int, float]) -> Contest:
@@ -62,7 +63,7 @@ def test_a_clear_difference_is_stated_without_a_reservation():
     accuracies = {1: 0.90, 2: 0.90, 3: 0.90, 5: 0.50, 6: 0.50}
     sentences = set_first_accuracies(make_contest(ARCHS), accuracies).sentences
     assert sentences[1].endswith(
-        "40.0 points more accurate than random ones (95 % interval +40.0 to +40.0)."
+        "40.0 points more accurate than random ones (95 % interval 40.0 to 40.0)."
     )
 
 
@@ -120,6 +121,17 @@ def test_the_page_begins_with_the_contest_and_highlights_the_winner():
     assert "The contest took 5 min 50 s." in text
     assert "Repeats all of it." in text
     assert ">Latency <" not in text
+
+
+def test_the_page_says_how_many_networks_were_too_slow():
+    summary = make_page_summary()
+    assert "passed over" not in extract_body(render_search_page(summary))
+    contest = make_contest([row.arch for row in summary.ranking], passed_over=7, replacements=1)
+    text = extract_body(render_search_page(replace(summary, contest=contest)))
+    assert (
+        "7 of the best networks by score were passed over, because they are too slow to train in "
+        "the time; 1 network with the next best scores took part instead."
+    ) in text
 
 
 def test_latency_has_a_column_if_it_was_limited():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.reports.examples import make_summary
+from untrained.drawings.diagrams import CellGraph
 from untrained.reports.confirmation_result import Confirmation
 from untrained.reports.group_comparison import TrainedGroup
 from untrained.reports.pages.search_page import make_search_headline, render_search_page
@@ -16,7 +17,6 @@ from untrained.reports.search_summary import (
     RankedArch,
     WorkerTimes,
 )
-from untrained.spaces.core.diagrams import CellGraph
 
 
 def extract_body(page: str) -> str:
@@ -252,8 +252,8 @@ def test_the_members_of_a_consensus_are_shown_with_their_weights() -> None:
     page = extract_body(render_search_page(make_summary(consensus=(consensus,))))
     assert "Members of consensus" in page
     assert "agree by 0.71" in page
-    assert "62%" in page
-    assert "38%" in page
+    assert "62 %" in page
+    assert "38 %" in page
     assert "none: it failed on 40 of 64 reference networks" in page
     assert "&lt;meco&gt;" in page
     assert "<meco>" not in page

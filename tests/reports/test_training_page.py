@@ -9,7 +9,7 @@ from tests.reports.test_search_page import extract_body
 from untrained.cli.terminal.confirmation import show_confirmation
 from untrained.reports.confirmation_result import (
     Confirmation,
-    ReferenceResult,
+    DesignResult,
 )
 from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_groups
 from untrained.reports.pages import search_page, training_page
@@ -72,13 +72,13 @@ def make_training(**changes: Any) -> TrainingResult:
 def test_the_page_shows_the_result_in_order():
     assert (
         make_training_headline(make_training())
-        == "Test accuracy 87.50 % after 3 epochs, 73.3 k parameters."
+        == "Test accuracy 87.5 % after 3 epochs, 73.3 k parameters."
     )
     assert "after part of an epoch," in make_training_headline(make_training(curve=()))
     text = extract_body(training_page.render_training_page(make_training()))
     order = [
-        make_training_headline(make_training()), "Network", "|cell|", "<h2>Training", "87.50 % on 16 samples",
-        "90.00 % on 15 samples",
+        make_training_headline(make_training()), "Network", "|cell|", "<h2>Training", "87.5 % on 16 samples",
+        "90.0 % on 15 samples",
         "1 min 15 s", "1,234 on cpu", "the moving average of the weights after epoch 3", "used once", "Learning curves",
         "Confusion matrix", "Rows are true classes", "Calibration", "calibration error is 6.2 percentage points",
         "Worst mistakes",
@@ -208,12 +208,12 @@ def make_click_training(**changes: Any) -> TrainingResult:
 def test_the_page_of_clicks_shows_log_loss_auc_and_calibration():
     assert (
         make_training_headline(make_click_training())
-        == "Test log loss 0.4512, AUC 0.7654 after 2 epochs, 73.3 k parameters."
+        == "Test log loss 0.4512, AUC 76.54 % after 2 epochs, 73.3 k parameters."
     )
     text = extract_body(training_page.render_training_page(make_click_training()))
-    order = [make_training_headline(make_click_training()), "Test log loss", "0.4512, AUC 0.7654 on 16 samples",
-             "90.00 % of the log loss",
-             "0.6000, AUC 0.7200 on 15 samples", "Learning curves", "Calibration",
+    order = [make_training_headline(make_click_training()), "Test log loss", "0.4512, AUC 76.54 % on 16 samples",
+             "90.0 % of the log loss",
+             "0.6000, AUC 72.00 % on 15 samples", "Learning curves", "Calibration",
              "calibration error is 10.0 percentage points", "Settings"]  # fmt: skip
     places = [text.find(words) for words in order]
     assert -1 not in places, order[places.index(-1)]
@@ -242,9 +242,9 @@ def test_the_page_without_an_auc_does_not_mention_it():
 def make_confirmation() -> Confirmation:
     """A winner beside two hand-made networks: one is worse, one failed."""
     entries = (
-        ReferenceResult("found", 1_830_000, 0.5, 0.7, 0.51, 0.69, rate=0.12),
-        ReferenceResult("logistic", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02, rate=0.36),
-        ReferenceResult("wild", error="<script> [bold]"),
+        DesignResult("found", 1_830_000, 0.5, 0.7, 0.51, 0.69, rate=0.12),
+        DesignResult("logistic", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02, rate=0.36),
+        DesignResult("wild", error="<script> [bold]"),
     )
     groups = (
         TrainedGroup("sigeo", "the best of the ranking", ("a",), (68.0,)),

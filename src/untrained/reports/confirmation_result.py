@@ -1,4 +1,4 @@
-"""The result of confirmation trainings: short trainings after a search on a table of clicks.
+"""The result of confirmation trainings: short trainings after a search on a table.
 
 `workflows/confirm.py` runs the trainings. The report and the terminal show the result.
 """
@@ -6,60 +6,75 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from math import sqrt
 from pathlib import Path
 
 from untrained.files import read_result_file, write_atomically
 from untrained.formatting import format_quantity
 from untrained.reports.group_comparison import Contrast, TrainedGroup
 from untrained.runs.folder import RunFolder
-from untrained.runs.winner import CONFIRMED, is_confirmation_of
-from untrained.training.recipes import RECIPES
+from untrained.runs.winner import CONFIRMATION_FILE, is_confirmation_of
+from untrained.training.recipes import Recipe
+from untrained.types import BINARY, REGRESSION, TASK_KINDS, TaskKind
 
-# Every network of a comparison is trained with each of these learning rates: the published one, a
-# third of it, and three times as much.
-LEARNING_RATES = (RECIPES["ctr"].rate, 0.04, 0.36)
+# Every network of a comparison is trained with the learning rate of the recipe times each of these.
+RATE_FACTORS = (1.0, 1 / 3, 3.0)
 
-# The best architecture of the short trainings, in a comparison with hand-designed networks.
-FOUND = "found"
 
-# Headings of the comparison with hand-designed networks, after the name of the network.
-REFERENCE_COLUMNS = (
-    "Params",
-    "LR",
-    "Val. log loss",
-    "Val. AUC",
-    "Test log loss",
-    "Test AUC",
-    "Difference to winner",
-)
+def list_learning_rates(recipe: Recipe) -> tuple[float, ...]:
+    """Return the learning rates that each network of a comparison chooses from."""
+    # Rounded, so that 0.12 / 3 is 0.04.
+    return tuple(float(f"{factor * recipe.rate:.4g}") for factor in RATE_FACTORS)
+
+
+# The best architecture of the short trainings, in a comparison with hand-designed networks. Run
+# folders contain this name.
+SEARCHED = "found"
+
+
+def list_reference_columns(kind: TaskKind) -> tuple[str, ...]:
+    """Return the headings of the comparison with hand-designed networks, after their names."""
+    difference = "Difference to winner"
+    if kind == REGRESSION:
+        difference = "Squared error minus that of winner"
+    return (
+        "Params",
+        "LR",
+        f"Val. {kind.error_title}",
+        f"Val. {kind.quality_title}",
+        f"Test {kind.error_title}",
+        f"Test {kind.quality_title}",
+        difference,
+    )
 
 
 @dataclass(frozen=True)
-class ReferenceResult:
+class DesignResult:
     """The result of one network in the comparison with hand-designed networks.
 
     Attributes:
-        name: `FOUND`, or the name of the hand-designed network.
+        name: `SEARCHED`, or the name of the hand-designed network.
         params: Number of parameters.
-        val_loss: Log loss on the validation part.
-        val_auc: AUC on the validation part.
-        loss: Log loss on the test part.
-        auc: AUC on the test part.
-        excess_loss: Mean log loss on the test part minus that of the winner; None for the winner.
+        val_loss: Loss on the validation part: log loss, or the squared error of standardised
+            labels.
+        val_quality: AUC, accuracy or R2 on the validation part.
+        loss: Loss on the test part.
+        quality: AUC, accuracy or R2 on the test part.
+        excess_loss: Mean loss on the test part minus that of the winner; None for the winner.
         margin: Half-width of the 95 % confidence interval of `excess_loss`.
         error: Why the training failed; empty if it succeeded.
         rate: The learning rate that was best on the validation part.
         violation: Why a limit of the search keeps it from winning; empty if none does.
         limit_values: Its values for the limits of the search, by limit; None for unknown ones.
-            Empty for the found network.
+            Empty for the best architecture.
     """
 
     name: str
     params: int | None = None
     val_loss: float | None = None
-    val_auc: float | None = None
+    val_quality: float | None = None
     loss: float | None = None
-    auc: float | None = None
+    quality: float | None = None
     excess_loss: float | None = None
     margin: float | None = None
     error: str = ""
@@ -67,32 +82,60 @@ class ReferenceResult:
     violation: str = ""
     limit_values: dict[str, float | None] = field(default_factory=dict)
 
-    def format_cells(self) -> list[str]:
-        """Return one text per column of `REFERENCE_COLUMNS`; empty where there is no number."""
+    def format_cells(self, kind: TaskKind, label_std: float) -> list[str]:
+        """Return one text per column of `list_reference_columns`; empty without a number.
+
+        Args:
+            kind: What the networks predict.
+            label_std: Standard deviation of the label of a regression.
+        """
         cells = []
         cells.append("" if self.params is None else format_quantity(self.params))
         cells.append("" if self.rate is None else f"{self.rate:g}")
-        for value in (self.val_loss, self.val_auc, self.loss, self.auc):
-            cells.append("" if value is None else f"{value:.4f}")
-        cells.append("" if self.excess_loss is None else self._format_difference())
+        results = (
+            (self.val_loss, self.val_quality),
+            (self.loss, self.quality),
+        )
+        for loss, quality in results:
+            cells.append("" if loss is None else format_loss(loss, kind, label_std))
+            cells.append("" if quality is None else f"{quality:.4f}")
+        cells.append("" if self.excess_loss is None else self._format_difference(kind, label_std))
         return cells
 
-    def describe(self) -> str:
-        """Return the name, with the difference in log loss in brackets."""
+    def describe(self, kind: TaskKind, label_std: float) -> str:
+        """Return the name, with the difference in loss in brackets."""
         name = self.name
-        if name == FOUND:
+        if name == SEARCHED:
             name = "the best network that the search found"
-        return f"{name} ({self._format_difference()})"
+        return f"{name} ({self._format_difference(kind, label_std)})"
 
-    def _format_difference(self) -> str:
+    def _format_difference(self, kind: TaskKind, label_std: float) -> str:
+        assert self.excess_loss is not None
+        assert self.margin is not None
+        if kind == REGRESSION:
+            # The unit of a squared error is the square of the unit of the label.
+            excess = self.excess_loss * label_std**2
+            margin = self.margin * label_std**2
+            return f"{excess:+.3g} \u00b1 {margin:.3g}"
         return f"{self.excess_loss:+.4f} \u00b1 {self.margin:.4f}"
 
 
-def describe_references(entries: Sequence[ReferenceResult]) -> str:
+def format_loss(loss: float, kind: TaskKind, label_std: float) -> str:
+    """Return a log loss, or for a regression the RMSE in the unit of the label."""
+    if kind == REGRESSION:
+        return f"{sqrt(loss) * label_std:.4g}"
+    return f"{loss:.4f}"
+
+
+def describe_designs(
+    entries: Sequence[DesignResult], kind: TaskKind = BINARY, label_std: float = 1.0
+) -> str:
     """Return a sentence that compares the winner with all other networks.
 
     Args:
         entries: The results. That of the winner has no difference to the winner.
+        kind: What the networks predict.
+        label_std: Standard deviation of the label of a regression.
 
     Returns:
         The sentence, or an empty text if nothing can be compared.
@@ -104,10 +147,10 @@ def describe_references(entries: Sequence[ReferenceResult]) -> str:
         if abs(entry.excess_loss) <= entry.margin:
             verdict = "does not differ significantly from"
         elif entry.excess_loss > 0:
-            verdict = "has a lower log loss than"
+            verdict = f"has a lower {kind.loss_title} than"
         else:
-            verdict = "has a higher log loss than"
-        names_by_verdict.setdefault(verdict, []).append(entry.describe())
+            verdict = f"has a higher {kind.loss_title} than"
+        names_by_verdict.setdefault(verdict, []).append(entry.describe(kind, label_std))
     if not names_by_verdict:
         return ""
     clauses = [f"{verdict} {', '.join(names)}" for verdict, names in names_by_verdict.items()]
@@ -120,7 +163,7 @@ class Confirmation:
 
     Attributes:
         winner: The best architecture of all groups.
-        winner_result: AUC of `winner` on the validation part, in per cent.
+        winner_result: AUC, accuracy or R2 of `winner` on the validation part, in per cent.
         selected_by: Names of the groups that contain `winner`.
         groups: The trained groups. The first one is that of the proxy.
         contrasts: Comparisons of the first group with each of the others.
@@ -133,6 +176,10 @@ class Confirmation:
         search_key: The key of the search whose ranking was confirmed.
         reference: Name of the hand-designed network that won against `winner`; empty if `winner` is
             the winner of the run.
+        task: What the networks predict: "binary", "classification" or "regression".
+        label_std: Standard deviation of the label of a regression.
+        constant: What a constant prediction achieves on the test data, as a sentence without a full
+            stop; empty for binary labels.
     """
 
     winner: str
@@ -144,9 +191,26 @@ class Confirmation:
     samples: int
     data: str
     seconds: float
-    entries: tuple[ReferenceResult, ...] = ()
+    entries: tuple[DesignResult, ...] = ()
     search_key: str = ""
     reference: str = ""
+    task: str = BINARY.name
+    label_std: float = 1.0
+    constant: str = ""
+
+    @property
+    def kind(self) -> TaskKind:
+        """What the networks predict."""
+        return TASK_KINDS[self.task]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Headings of the comparison with hand-designed networks."""
+        return list_reference_columns(self.kind)
+
+    def format_cells(self, entry: DesignResult) -> list[str]:
+        """Return one text per heading in `columns`."""
+        return entry.format_cells(self.kind, self.label_std)
 
     @property
     def winner_name(self) -> str:
@@ -154,9 +218,9 @@ class Confirmation:
         return self.reference or self.winner
 
     @property
-    def winner_entry(self) -> ReferenceResult | None:
+    def winner_entry(self) -> DesignResult | None:
         """The result of the winner among `entries`; None without them."""
-        name = self.reference or FOUND
+        name = self.reference or SEARCHED
         for entry in self.entries:
             if entry.name == name:
                 return entry
@@ -166,45 +230,51 @@ class Confirmation:
     def sentences(self) -> tuple[str, ...]:
         """One conclusion per comparison."""
         proxy = self.groups[0].name
-        sentences = [contrast.describe(proxy) for contrast in self.contrasts]
-        comparison = describe_references(self.entries)
+        quality = self.kind.quality_title
+        sentences = [contrast.describe(proxy, quality) for contrast in self.contrasts]
+        comparison = describe_designs(self.entries, self.kind, self.label_std)
         if comparison:
             sentences.append(comparison)
+        if self.constant:
+            sentences.append(f"{self.constant[0].upper()}{self.constant[1:]}.")
         return tuple(sentences)
 
     @property
     def winner_text(self) -> str:
         """The result of the winner and how it was selected, without a full stop."""
         if self.reference:
-            return self._describe_reference()
+            return self._describe_design()
         selections = []
         for name in self.selected_by:
             selections.append("at random" if name == "random" else f"by {name}")
         selection = " and ".join(selections)
+        article = "an" if self.kind.quality_title[0] in "aA" else "a"
         return (
-            "The winner of this run is the network with the lowest log loss on the validation data "
-            f"(an AUC of {self.winner_result:.1f} %), which was selected {selection}"
+            f"The winner of this run is the network with the lowest {self.kind.loss_title} on the "
+            f"validation data ({article} {self.kind.quality_title} of {self.winner_result:.1f} %), "
+            f"which was selected {selection}"
         )
 
-    def _describe_reference(self) -> str:
+    def _describe_design(self) -> str:
         """Return the result of the hand-designed network that won, without a full stop."""
         text = (
             f"The winner of this run is {self.reference}, a hand-designed network: trained on all "
-            "rows, it has the lowest log loss on the validation data"
+            f"rows, it has the lowest {self.kind.error_title} on the validation data"
         )
         losses = {entry.name: entry.val_loss for entry in self.entries}
         reference_loss = losses.get(self.reference)
-        found_loss = losses.get(FOUND)
+        found_loss = losses.get(SEARCHED)
         if reference_loss is None:
             return text
-        text = f"{text}, {reference_loss:.4f}"
+        text = f"{text}, {format_loss(reference_loss, self.kind, self.label_std)}"
         if found_loss is None:
             return f"{text}; the training of the best network that the search found failed"
-        return f"{text} instead of the {found_loss:.4f} of the best network that the search found"
+        found_text = format_loss(found_loss, self.kind, self.label_std)
+        return f"{text} instead of the {found_text} of the best network that the search found"
 
     def save(self, folder: Path) -> "Confirmation":
         """Write `confirmed.json` into a run folder; return the confirmation itself."""
-        write_atomically(folder / CONFIRMED, json.dumps(asdict(self), indent=1) + "\n")
+        write_atomically(folder / CONFIRMATION_FILE, json.dumps(asdict(self), indent=1) + "\n")
         return self
 
     @staticmethod
@@ -217,7 +287,7 @@ class Confirmation:
         Raises:
             UsageError: The file is damaged.
         """
-        path = run.folder / CONFIRMED
+        path = run.folder / CONFIRMATION_FILE
         if not path.is_file():
             return None
         with read_result_file(path) as facts:
@@ -230,6 +300,13 @@ class Confirmation:
                 groups.append(TrainedGroup(row["name"], row["about"], archs, results))
             facts["groups"] = tuple(groups)
             facts["contrasts"] = tuple(Contrast(**row) for row in facts["contrasts"])
-            facts["entries"] = tuple(ReferenceResult(**row) for row in facts.get("entries", ()))
+            entries = []
+            for row in facts.get("entries", ()):
+                for name in ("auc", "val_auc"):
+                    # The names of earlier versions, which knew binary labels only.
+                    if name in row:
+                        row[name.replace("auc", "quality")] = row.pop(name)
+                entries.append(DesignResult(**row))
+            facts["entries"] = tuple(entries)
             facts["selected_by"] = tuple(facts["selected_by"])
             return Confirmation(**facts)

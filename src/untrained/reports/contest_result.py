@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from untrained.files import read_result_file, write_atomically
-from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_groups
+from untrained.formatting import format_count
+from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.runs.folder import RunFolder
-from untrained.runs.winner import CONTEST, is_confirmation_of
+from untrained.runs.winner import CONTEST_FILE, is_confirmation_of
 
 # How an entry was selected, see `ContestEntry.selections`.
 BEST_PREFIX = "best by "
@@ -31,8 +32,9 @@ _OTHER_GROUPS = {
 }
 
 
-# The error of an entry that was not trained.
+# The errors of entries that were not trained. Run folders contain these texts.
 TOO_SLOW = "too slow to train in the time"
+NO_TIME = "no time for more networks"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class RoundResult:
     """The training of one network in one round.
 
     Attributes:
-        epochs: Number of epochs of this round.
+        epochs: Number of epochs that were trained in this round. It is no whole number if the
+            training was stopped because it took too long.
         samples: Number of training samples.
         seconds: Duration of the training.
         accuracy: Fraction of the validation samples that are classified correctly after the round.
@@ -48,7 +51,7 @@ class RoundResult:
             correctly. Two networks are compared sample by sample.
     """
 
-    epochs: int
+    epochs: float
     samples: int
     seconds: float
     accuracy: float
@@ -69,7 +72,7 @@ class ContestEntry:
         latency: Seconds for one sample, if latency is limited; else None.
         rounds: The rounds that it has finished.
         error: Why its training failed or did not begin; empty if it finished.
-        is_copy: Whether it is another entry with another learning rate.
+        is_copy: Whether it repeats an earlier entry with a different learning rate.
     """
 
     number: int
@@ -83,9 +86,14 @@ class ContestEntry:
     is_copy: bool = False
 
     @property
-    def epochs(self) -> int:
+    def epochs(self) -> float:
         """Number of epochs of all rounds."""
         return sum(result.epochs for result in self.rounds)
+
+    @property
+    def epochs_text(self) -> str:
+        """Number of epochs of all rounds, such as "80", or "1.7" if a training was stopped."""
+        return f"{round(self.epochs, 1):g}"
 
     @property
     def seconds(self) -> float:
@@ -98,6 +106,11 @@ class ContestEntry:
         if not self.rounds:
             return None
         return self.rounds[-1].accuracy
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it was left out because there was too little time to train it."""
+        return self.error in (TOO_SLOW, NO_TIME)
 
     @property
     def selection_text(self) -> str:
@@ -128,6 +141,8 @@ class Contest:
         seconds: Duration of the contest.
         ended: "finished", "time" or "interrupted".
         search_key: Identity of the ranking that the entries come from.
+        passed_over: Number of networks with high scores that were too slow to train in the time.
+        replacements: Number of networks with the next best scores that took part instead.
     """
 
     winner: str
@@ -142,6 +157,8 @@ class Contest:
     seconds: float
     ended: str = "finished"
     search_key: str = ""
+    passed_over: int = 0
+    replacements: int = 0
 
     @property
     def winning_entry(self) -> ContestEntry:
@@ -162,14 +179,14 @@ class Contest:
         """Return the accuracy with its interval, such as "71.2 ± 3.9 %", or why there is none."""
         margin = self.compute_margin(entry)
         if entry.accuracy is None or margin is None:
-            if entry.error == TOO_SLOW:
+            if entry.is_left_out:
                 return "left out"
             return "failed"
         return f"{100 * entry.accuracy:.1f} \u00b1 {100 * margin:.1f} %"
 
     @property
     def verdict(self) -> str:
-        """Which network wins, its accuracy and how sure the choice is."""
+        """Which network wins, its accuracy, and how certain the choice is."""
         entry = self.winning_entry
         text = (
             f"Network {entry.number} wins: {entry.selection_text}. It classifies "
@@ -187,8 +204,25 @@ class Contest:
         )
 
     @property
+    def passed_over_text(self) -> str:
+        """How many networks with high scores were too slow to train; empty if none."""
+        if not self.passed_over:
+            return ""
+        if self.passed_over == 1:
+            text = "1 of the best networks by score was passed over, because it is"
+            instead = "it was not replaced"
+        else:
+            text = f"{self.passed_over} of the best networks by score were passed over, because "
+            text += "they are"
+            instead = "they were not replaced"
+        if self.replacements:
+            count = format_count(self.replacements, "network")
+            instead = f"{count} with the next best scores took part instead"
+        return f"{text} {TOO_SLOW}; {instead}."
+
+    @property
     def sentences(self) -> tuple[str, ...]:
-        """Did the proxy help on these data? One sentence per group that it is compared with.
+        """Whether the proxy helped on these data: a sentence per group that it is compared with.
 
         The results are those of the first round, in which all entries are trained for equal time.
         """
@@ -236,7 +270,7 @@ class Contest:
 
     def save(self, folder: Path) -> "Contest":
         """Write `contest.json` into a run folder; return the contest itself."""
-        write_atomically(folder / CONTEST, json.dumps(asdict(self), indent=1) + "\n")
+        write_atomically(folder / CONTEST_FILE, json.dumps(asdict(self), indent=1) + "\n")
         return self
 
     @staticmethod
@@ -249,7 +283,7 @@ class Contest:
         Raises:
             UsageError: The file is damaged.
         """
-        path = run.folder / CONTEST
+        path = run.folder / CONTEST_FILE
         if not path.is_file():
             return None
         with read_result_file(path) as facts:
@@ -268,25 +302,20 @@ def _compare_in_words(group: TrainedGroup, other: TrainedGroup, other_text: str)
     if set(group.archs) == set(other.archs):
         return f"The networks selected by {proxy} are also {other_text}."
     contrast = compare_groups(group, other)
-    points = f"{abs(contrast.difference):.1f}"
-    direction = "more" if contrast.difference > 0 else "less"
-    comparison = f"{points} points {direction} accurate than"
-    if points == "0.0":
-        comparison = "as accurate as"
-    return (
-        f"After equal training time, the networks selected by {proxy} are on average {comparison} "
-        f"{other_text} ({_describe_certainty(contrast)})."
-    )
-
-
-def _describe_certainty(contrast: Contrast) -> str:
-    """Return the 95 % interval of a difference and whether it may be chance."""
     if contrast.low is None or contrast.high is None:
-        return "too few trainings to tell"
-    interval = f"95 % interval {contrast.low:+.1f} to {contrast.high:+.1f}"
+        return f"Too few trainings to compare the networks selected by {proxy} with {other_text}."
+    direction = "more" if contrast.difference > 0 else "less"
+    comparison = f"{abs(contrast.difference):.1f} points {direction} accurate"
+    interval = f"95 % interval {contrast.format_interval()}"
     if contrast.low <= 0 <= contrast.high:
-        return f"{interval}: with so few trainings, this may be chance"
-    return interval
+        return (
+            f"With so few trainings, the networks selected by {proxy} cannot be distinguished from "
+            f"{other_text}: {comparison} after equal training time ({interval})."
+        )
+    return (
+        f"After equal training time, the networks selected by {proxy} are on average "
+        f"{comparison} than {other_text} ({interval})."
+    )
 
 
 def _check_contest(contest: Contest) -> None:

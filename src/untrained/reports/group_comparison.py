@@ -6,6 +6,7 @@ from itertools import combinations
 from math import comb, sqrt
 from statistics import fmean, variance
 
+from untrained.formatting import format_fixed
 from untrained.runs.ranking import compute_t_quantile
 from untrained.seeds import make_generator
 
@@ -22,7 +23,7 @@ class TrainedGroup:
         name: How they were selected: the name of a proxy, or `random`.
         about: Description of the selection in a few words.
         archs: The architectures.
-        results: Accuracy or AUC of each in per cent; None where the training failed.
+        results: Accuracy, AUC or R2 of each in per cent; None where the training failed.
     """
 
     name: str
@@ -57,20 +58,41 @@ class Contrast:
     p: float | None
     shared: int
 
-    def describe(self, proxy: str) -> str:
-        """Return the comparison and its conclusion in two sentences."""
+    def format_interval(self) -> str:
+        """Return the 95 % interval of how much better or worse, whichever is the case.
+
+        A sentence says "4.0 points lower", so its interval is "2.0 to 6.0", not "-6.0 to -2.0". The
+        text is empty if there is no interval.
+        """
+        if self.low is None or self.high is None:
+            return ""
+        low = self.low
+        high = self.high
+        if self.difference < 0:
+            low = -self.high
+            high = -self.low
+        return f"{format_fixed(low, 1)} to {format_fixed(high, 1)}"
+
+    def describe(self, proxy: str, quality: str = "AUC") -> str:
+        """Return the comparison and its conclusion in two sentences.
+
+        Args:
+            proxy: Name of the proxy.
+            quality: What the results are: accuracy, AUC or R2.
+        """
         selection = f"by {self.against}"
         if self.against == "random":
             selection = "at random"
         direction = "higher" if self.difference >= 0 else "lower"
         text = (
-            f"On average, the AUC of the networks selected by {proxy} is "
+            f"On average, the {quality} of the networks selected by {proxy} is "
             f"{abs(self.difference):.1f} points {direction} than that of the networks selected "
             f"{selection}"
         )
         remarks = []
-        if self.low is not None:
-            remarks.append(f"95 % confidence interval {self.low:+.1f} to {self.high:+.1f}")
+        interval = self.format_interval()
+        if interval:
+            remarks.append(f"95 % confidence interval {interval}")
         if self.p is not None:
             remarks.append(f"p = {self.p:.2g}")
         if self.shared:

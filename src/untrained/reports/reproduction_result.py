@@ -3,15 +3,21 @@
 The page, the terminal and the files of a reproduction are made from these classes.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from untrained import formatting
 from untrained.files import read_result_file, write_atomically, write_result_files
 
 RESULT_FILE = "reproduction.json"
 COLUMN_TITLES = ("what", "paper", "ours", "95 %", "\u00b1 seeds", "difference", "note")
+
+# Which of two numbers is the better one; "" if neither is, as for a number of parameters.
+Better = Literal["higher", "lower", ""]
+# How our number compares with the published one.
+Verdict = Literal["at or above", "within", "below", "outside", "no value"]
 
 
 @dataclass(frozen=True)
@@ -22,10 +28,14 @@ class TableLine:
         what: What the number is about.
         published: The number in the paper; None if the paper gives none.
         ours: Our number; None if it is not defined.
-        low: Lower end of our 95 % interval over architectures.
+        low: Lower end of our 95 % interval over architectures, or over searches.
         high: Upper end of that interval.
         spread: Standard deviation of our number over seeds.
         note: A remark, such as how many networks have no score.
+        better: Which numbers are better; None for what the experiment says about all its lines.
+        alternative: Whether another line has the same published number, and this one is a variant
+            that is not counted.
+        stated_verdict: The verdict that a page states about a number whose interval was not kept.
     """
 
     what: str
@@ -35,6 +45,9 @@ class TableLine:
     high: float | None = None
     spread: float | None = None
     note: str = ""
+    better: Better | None = None
+    alternative: bool = False
+    stated_verdict: Verdict | None = None
 
     @property
     def difference(self) -> float | None:
@@ -50,9 +63,42 @@ class TableLine:
             return None
         return self.low <= self.published <= self.high
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """How our number compares with the published one; None if that is missing or not counted.
+
+        `at or above` means at least as good, so a lower error is `at or above`. `within` means that
+        ours is worse and the published number is in our interval. Where neither side is better, a
+        number outside the interval is `outside`.
+        """
+        if self.published is None or self.alternative:
+            return None
+        if self.stated_verdict is not None:
+            return self.stated_verdict
+        if self.ours is None:
+            return "no value"
+        better = "higher" if self.better is None else self.better
+        if better == "higher" and self.ours >= self.published:
+            return "at or above"
+        if better == "lower" and self.ours <= self.published:
+            return "at or above"
+        if self.paper_in_interval or self.ours == self.published:
+            return "within"
+        return "below" if better else "outside"
+
     def to_row(self) -> dict[str, Any]:
-        """Return the fields and the difference as one row of the CSV and JSON files."""
-        return asdict(self) | {"difference": self.difference}
+        """Return the numbers, their difference and the verdict as one row of a table."""
+        return {
+            "what": self.what,
+            "published": self.published,
+            "ours": self.ours,
+            "low": self.low,
+            "high": self.high,
+            "spread": self.spread,
+            "note": self.note,
+            "difference": self.difference,
+            "verdict": self.verdict,
+        }
 
 
 @dataclass(frozen=True)
@@ -99,7 +145,8 @@ class ReproductionResult:
         command: The command that repeats the reproduction.
         settings: Samples, seeds, device.
         versions: Versions of Python, torch and this package.
-        seconds: How long it took.
+        commit: Commit of the code, if it runs from a clone; it ends in "+" if files were changed.
+        seconds: How long it took, with all interrupted attempts.
         made_on: Date and time.
         folder: Where it is saved.
     """
@@ -115,6 +162,7 @@ class ReproductionResult:
     command: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    commit: str = ""
     seconds: float = 0.0
     made_on: str = ""
     folder: str = ""
@@ -154,23 +202,33 @@ class ReproductionResult:
         return [index for index, cells in enumerate(columns) if any(cells)]
 
     def to_markdown(self) -> str:
-        """Return the command, the numbers and the deviations as Markdown."""
+        """Return the command, the numbers and the deviations as a Markdown page."""
+        return f"# {self.paper}: {self.title}\n\n{self.format_body()}"
+
+    def format_body(self) -> str:
+        """Return the command, the numbers and the deviations as Markdown without a title."""
         filled = self.find_filled_columns()
         table = []
         for row in [COLUMN_TITLES, ("---",) * len(COLUMN_TITLES), *self.format_lines()]:
             # A bar would end the cell of a Markdown table.
             cells = [row[column].replace("|", "\\|") for column in filled]
             table.append(f"| {' | '.join(cells)} |")
-        torch_version = self.versions.get("torch", "?")
-        about = f"{self.about} Unit: {self.unit}. Made on {self.made_on}, torch {torch_version}."
         parts = [
-            f"# {self.paper}: {self.title}",
             f"```\n{self.command}\n```",
-            about,
+            f"{self.about} {self._describe_run()}",
             "\n".join(table),
             "\n".join(f"- {deviation}" for deviation in self.deviations),
         ]
         return "\n\n".join(parts) + "\n"
+
+    def _describe_run(self) -> str:
+        """Return sentences on unit, date, commit, versions, size and device."""
+        unit = f"Unit: {self.unit}. " if self.unit else ""
+        commit = f", commit {self.commit}" if self.commit else ""
+        settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
+        made_on = f"Made on {self.made_on}{commit}, torch {self.versions.get('torch', '?')}"
+        duration = formatting.format_duration(self.seconds)
+        return f"{unit}{made_on}; {settings}; {duration}."
 
     def to_document(self) -> dict[str, Any]:
         """Return what `--json` prints: everything except the points of plots."""
@@ -194,13 +252,17 @@ class ReproductionResult:
             UsageError: If the file is missing or damaged.
         """
         with read_result_file(Path(folder, RESULT_FILE)) as facts:
-            # JSON has lists of dictionaries instead of tuples of objects.
-            fields = dict(facts)
-            fields["lines"] = tuple(TableLine(**line) for line in facts["lines"])
-            fields["plots"] = tuple(_read_plot(**plot) for plot in facts["plots"])
-            fields["deviations"] = tuple(facts["deviations"])
-            fields["folder"] = str(folder)
-            return ReproductionResult(**fields)
+            return ReproductionResult.from_document(facts | {"folder": str(folder)})
+
+    @staticmethod
+    def from_document(facts: Mapping[str, Any]) -> "ReproductionResult":
+        """Return the result whose fields were written as JSON."""
+        # JSON has lists of dictionaries instead of tuples of objects.
+        fields = dict(facts)
+        fields["lines"] = tuple(TableLine(**line) for line in facts["lines"])
+        fields["plots"] = tuple(_read_plot(**plot) for plot in facts["plots"])
+        fields["deviations"] = tuple(facts["deviations"])
+        return ReproductionResult(**fields)
 
 
 def _format_line(line: TableLine, decimals: int) -> tuple[str, ...]:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from untrained.drawings.diagrams import Diagram
 from untrained.reports.confirmation_result import Confirmation
 from untrained.reports.contest_result import Contest
 from untrained.runs.ranking import choose_winner
 from untrained.runs.trace import TraceStep
-from untrained.spaces.core.diagrams import Diagram
 from untrained.training.result import TrainingResult
 
 
@@ -23,6 +23,7 @@ class RankedArch:
     flops: float | None = None  # multiply-adds
     margin: float | None = None  # half-width of the 95 % confidence interval of the mean
     tied: bool = False  # not significantly worse than the best
+    others: tuple[float | None, ...] = ()  # scores by `SearchSummary.other_proxies`
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ class SearchSummary:
     proxy_about: str  # what it measures, and the paper, in one sentence
     higher_is_better: bool
     ranking: tuple[RankedArch, ...]  # best first
+    other_proxies: tuple[str, ...] = ()  # those of --also
     failed: tuple[FailedArch, ...] = ()
     diagram: Diagram | None = None  # of the best architecture
     settings: dict[str, str] = field(default_factory=dict)

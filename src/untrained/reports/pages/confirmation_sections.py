@@ -1,4 +1,4 @@
-"""Sections about confirmation trainings: does the proxy help on the user's table of clicks?
+"""Sections about confirmation trainings: does the proxy help on the user's table?
 
 The best network also competes with hand-designed ones.
 """
@@ -8,10 +8,9 @@ from statistics import fmean
 
 from untrained.formatting import format_count
 from untrained.reports.confirmation_result import (
-    LEARNING_RATES,
-    REFERENCE_COLUMNS,
+    RATE_FACTORS,
     Confirmation,
-    ReferenceResult,
+    DesignResult,
 )
 from untrained.reports.group_comparison import TrainedGroup
 from untrained.reports.pages.html import (
@@ -41,45 +40,52 @@ def make_confirmation_sections(summary: SearchSummary) -> str:
         winner = make_paragraph(f"{confirmation.winner_text}.")
     note = (
         f"Each network was trained for {format_count(confirmation.epochs, 'epoch')} on "
-        f"{confirmation.samples:,} samples of {confirmation.data} and evaluated by AUC on the "
-        "validation data. The confidence intervals treat the networks of a group as a random "
-        "sample. They do not predict the results of longer trainings."
+        f"{confirmation.samples:,} samples of {confirmation.data} and evaluated by "
+        f"{confirmation.kind.quality_title} on the validation data. The confidence intervals treat "
+        "the networks of a group as a random sample. They do not predict the results of longer "
+        "trainings."
     )
     sentences = [make_paragraph(line) for line in confirmation.sentences]
     section = make_section(
         "Confirmation by training", *sentences, table, winner, make_paragraph(note, "note")
     )
-    return section + _make_references_section(confirmation)
+    return section + _make_design_section(confirmation)
 
 
-def _make_references_section(confirmation: Confirmation) -> str:
-    """Return the section that compares the found network with hand-designed ones."""
+def _make_design_section(confirmation: Confirmation) -> str:
+    """Return the section that compares the best architecture with hand-designed networks."""
     if not confirmation.entries:
         return ""
-    head = [("", "Network"), *(("num", name) for name in REFERENCE_COLUMNS)]
+    head = [("", "Network"), *(("num", name) for name in confirmation.columns)]
     winner = confirmation.winner_entry
-    rows = [_make_entry_row(entry, entry == winner) for entry in confirmation.entries]
+    rows = []
+    for entry in confirmation.entries:
+        rows.append(_make_entry_row(entry, confirmation, is_winner=entry == winner))
     table = make_table("", head, rows)
     note = (
         "All networks were trained on the same rows with the same recipe. The validation data "
-        f"selected the weights, the best of {len(LEARNING_RATES)} learning rates (LR) and the "
-        "winner. The test data was used once per network. The last column is the mean difference "
-        "in log loss over the test rows, with its 95 % confidence interval."
+        f"selected the weights, the best of {len(RATE_FACTORS)} learning rates (LR) and the "
+        "winner. The test data were used once per network. The last column is the mean difference "
+        f"in {confirmation.kind.loss_title} over the test rows, with its 95 % confidence interval."
     )
     return make_section(
         "Comparison with hand-designed networks", table, make_paragraph(note, "note")
     )
 
 
-def _make_entry_row(entry: ReferenceResult, is_winner: bool) -> str:
+def _make_entry_row(entry: DesignResult, confirmation: Confirmation, is_winner: bool) -> str:
     name = make_text_cell(entry.name, "")
     if is_winner:
         name = make_html_cell(f"<b>{escape(entry.name)}</b>, the winner", "")
     elif entry.violation:
         name = make_text_cell(f"{entry.name}, cannot win: {entry.violation}", "")
     if entry.error:
-        return make_row([name, f"<td colspan={len(REFERENCE_COLUMNS)}>{escape(entry.error)}</td>"])
-    return make_row([name, *(make_text_cell(text, "num") for text in entry.format_cells())])
+        return make_row(
+            [name, f"<td colspan={len(confirmation.columns)}>{escape(entry.error)}</td>"]
+        )
+    return make_row(
+        [name, *(make_text_cell(text, "num") for text in confirmation.format_cells(entry))]
+    )
 
 
 def _make_group_row(group: TrainedGroup) -> str:

@@ -29,6 +29,8 @@ def make_contest_section(summary: SearchSummary) -> str:
     paragraphs = [f"<p><b>{escape(contest.verdict)}</b></p>"]
     for sentence in contest.sentences:
         paragraphs.append(make_paragraph(sentence))
+    if contest.passed_over_text:
+        paragraphs.append(make_paragraph(contest.passed_over_text))
     if contest.ended == "interrupted":
         note = "The contest was interrupted: the best network so far wins."
         paragraphs.append(make_paragraph(note, "warn"))
@@ -78,7 +80,7 @@ def _make_contest_table(contest: Contest) -> str:
             cells.append(make_text_cell(latency, "num"))
         cells.append(make_text_cell(f"{entry.rate:g}", "num"))
         cells.append(make_text_cell(str(len(entry.rounds)), "num"))
-        cells.append(make_text_cell(str(entry.epochs), "num"))
+        cells.append(make_text_cell(entry.epochs_text, "num"))
         cells.append(make_text_cell(formatting.format_duration(entry.seconds), "num"))
         cells.append(make_text_cell(contest.format_accuracy(entry), "num score"))
         rows.append(make_row(cells, "first" if is_winner else ""))
@@ -117,6 +119,6 @@ def _describe_rules(contest: Contest) -> str:
         f"{contest.train_samples:,} samples of {contest.data} with the recipe {contest.recipe}, "
         f"and about a third went on to the next of {format_count(contest.rounds, 'round')}. "
         f"Accuracy is that on {contest.val_samples:,} other samples, with its 95 % confidence "
-        "interval. It decided between the networks, so that it is slightly too high for the "
+        "interval. It decided between the networks, so it is slightly too high for the "
         f"winner. The contest took {seconds}."
     )

@@ -11,6 +11,7 @@ from html import escape
 from importlib.resources import files
 
 from untrained import formatting
+from untrained.drawings.draw import read_style
 from untrained.reports.pages.html import (
     make_copyable,
     make_fact_list,
@@ -40,7 +41,7 @@ if (navigator.clipboard) for (const button of document.querySelectorAll("button[
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
-<meta charset="utf-8">
+<meta charset="utf-8">{reload}
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
  content="{policy}">
@@ -50,22 +51,39 @@ _PAGE = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-{body}<script>{script}</script>
+{body}{script}
 </body>
 </html>
 """
 
 
-def make_document(title: str, headline: str, sections: Sequence[str]) -> str:
-    """Return the whole page."""
-    style = files("untrained.reports").joinpath("style.css").read_text("utf-8")
+def make_document(
+    title: str, headline: str, sections: Sequence[str], reload_seconds: int | None = None
+) -> str:
+    """Return the whole page.
+
+    Args:
+        title: Title of the page.
+        headline: The result in one sentence.
+        sections: HTML of the sections.
+        reload_seconds: The browser reloads the page after this time, until the page is replaced by
+            one without it; None for a page that is final. A page that reloads has no script.
+    """
+    # The colours are defined beside the drawings, which are also shown without a report.
+    style = read_style() + files("untrained.reports").joinpath("style.css").read_text("utf-8")
+    reload = ""
+    script = f"<script>{_SCRIPT}</script>"
+    if reload_seconds is not None:
+        reload = f'\n<meta http-equiv="refresh" content="{reload_seconds}">'
+        script = ""
     return _PAGE.format(
+        reload=reload,
         policy=_make_policy(style),
         headline=escape(headline),
         title=escape(title),
         style=style,
         body="".join(sections),
-        script=_SCRIPT,
+        script=script,
     )
 
 

@@ -61,7 +61,9 @@ def make_ranking_section(summary: SearchSummary) -> str:
             "\u00b1 is the 95 % confidence interval of the mean."
         )
         if any(row.tied for row in rows):
-            notes.append("= marks architectures that are not significantly worse than the best.")
+            notes.append(
+                "= marks architectures that are not significantly worse than the best (95 %)."
+            )
     if "multiply-adds" in _find_sizes(rows):
         notes.append("FLOPs count multiply-adds.")
     for note in summary.notes:
@@ -71,23 +73,23 @@ def make_ranking_section(summary: SearchSummary) -> str:
         shown = SHOWN_ROWS_WITH_CONTEST
     parts = [
         make_paragraph(" ".join(notes), "note"),
-        _make_rank_table(rows, rows[:shown], summary.best),
+        _make_rank_table(summary, rows[:shown]),
     ]
     if len(rows) > shown:
-        rest = _make_rank_table(rows, rows[shown:], summary.best)
+        rest = _make_rank_table(summary, rows[shown:])
         parts.append(make_collapsible(f"The other {len(rows) - shown:,}", rest))
     return make_section("Ranking", *parts)
 
 
-def _make_rank_table(ranking: Sequence[RankedArch], rows: Sequence[RankedArch], winner: str) -> str:
+def _make_rank_table(summary: SearchSummary, rows: Sequence[RankedArch]) -> str:
     """Return a table of some rows of a ranking.
 
     Args:
-        ranking: The whole ranking, which decides the columns and the number of decimals. A column
-            without values is left out.
+        summary: The search. Its whole ranking decides the columns and the number of decimals. A
+            column without values is left out.
         rows: The rows of the table.
-        winner: The architecture that is highlighted.
     """
+    ranking = summary.ranking
     # The visible and the collapsed table must have the same number of decimals.
     format_score = formatting.choose_column_format([row.score for row in ranking])
     spreads = _list_spreads(ranking)
@@ -103,10 +105,12 @@ def _make_rank_table(ranking: Sequence[RankedArch], rows: Sequence[RankedArch], 
         )
     for name, get_size in _find_sizes(ranking).items():
         columns.append(_make_size_column(_SIZE_HEADINGS[name], get_size))
+    for place, label in enumerate(summary.other_proxies):
+        columns.append(_make_other_column(label, place, ranking))
     lines = []
     for row in rows:
         cells = [make_html_cell(column.make_content(row), column.css_class) for column in columns]
-        css_class = "first" if row.arch == winner else ""
+        css_class = "first" if row.arch == summary.best else ""
         lines.append(make_row(cells, css_class))
     head = [(column.css_class, column.name) for column in columns]
     return make_table("rank", head, lines)
@@ -116,6 +120,19 @@ def _format_rank(row: RankedArch) -> str:
     if row.tied:
         return f"= {row.rank}"
     return str(row.rank)
+
+
+def _make_other_column(label: str, place: int, ranking: Sequence[RankedArch]) -> _Column:
+    """Return the column of a proxy of `--also`.
+
+    Args:
+        label: The proxy.
+        place: Its place among the proxies of `--also`.
+        ranking: The whole ranking, which decides the number of decimals.
+    """
+    values = [value for row in ranking if (value := row.others[place]) is not None]
+    format_value = formatting.choose_column_format(values)
+    return _Column("num", label, lambda row: _format_or_dash(row.others[place], format_value))
 
 
 def _make_size_column(name: str, get_size: GetSize) -> _Column:
@@ -135,7 +152,10 @@ def make_consensus_section(summary: SearchSummary) -> str:
         )
         rows = []
         for name, weight in consensus.weights:
-            cells = [make_html_cell(make_code(name), ""), make_text_cell(f"{weight:.0%}", "num")]
+            cells = [
+                make_html_cell(make_code(name), ""),
+                make_text_cell(formatting.format_percent(weight, 0), "num"),
+            ]
             rows.append(make_row(cells))
         for name, reason in consensus.left_out:
             cells = [make_html_cell(make_code(name), ""), make_text_cell(f"none: it {reason}", "")]

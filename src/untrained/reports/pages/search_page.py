@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from html import escape
 
 from untrained import formatting
+from untrained.drawings.draw import draw_diagram
 from untrained.formatting import format_count
-from untrained.reports.drawings.draw import draw_diagram
 from untrained.reports.pages.confirmation_sections import make_confirmation_sections
 from untrained.reports.pages.contest_section import make_contest_headline, make_contest_section
 from untrained.reports.pages.document import (
@@ -47,8 +47,13 @@ from untrained.reports.search_summary import SearchSummary, WorkerTimes
 from untrained.reports.svg.plot import describe_direction
 
 
-def render_search_page(summary: SearchSummary) -> str:
-    """Return the whole page."""
+def render_search_page(summary: SearchSummary, reload_seconds: int | None = None) -> str:
+    """Return the whole page.
+
+    Args:
+        summary: What it shows.
+        reload_seconds: The page reloads after this time; None for a final page.
+    """
     sections = [
         _make_search_header(summary),
         make_contest_section(summary),
@@ -68,7 +73,8 @@ def render_search_page(summary: SearchSummary) -> str:
         _make_search_settings_section(summary),
         _make_search_command_section(summary),
     ]
-    return make_document(summary.title, make_search_headline(summary), sections)
+    headline = make_search_headline(summary)
+    return make_document(summary.title, headline, sections, reload_seconds)
 
 
 def make_search_headline(summary: SearchSummary) -> str:

@@ -18,7 +18,8 @@ from untrained.reports.pages.html import (
 from untrained.reports.reproduction_result import Curve, Plot
 from untrained.reports.svg.figure import draw_figure
 from untrained.reports.svg.heatmap import draw_heatmap
-from untrained.training.result import TrainingResult
+from untrained.training.result import TrainingResult, format_errors
+from untrained.types import BINARY, REGRESSION
 
 MAX_CLASSES = 40  # of a confusion matrix; more cannot be read
 MAX_CONFUSIONS = 8  # pairs of classes that are listed
@@ -36,7 +37,9 @@ def make_training_sections(training: TrainingResult | None) -> str:
     if training is None:
         return ""
     sections = [_make_result_section(training), _make_curves_section(training)]
-    if training.predicts_clicks:
+    if training.kind == REGRESSION:
+        sections.append(_make_number_section(training))
+    elif training.kind == BINARY:
         sections.append(_make_click_calibration_section(training))
     else:
         sections.append(_make_confusion_section(training))
@@ -47,9 +50,7 @@ def make_training_sections(training: TrainingResult | None) -> str:
 
 def make_training_headline(training: TrainingResult) -> str:
     """Return `Test accuracy 98.20 % after 30 epochs, 73.3 k parameters.`"""
-    result = f"accuracy {_format_percent(training.accuracy)}"
-    if training.predicts_clicks:
-        result = f"log loss {_format_log_loss(training.loss, training.auc)}"
+    result = training.format_test_result()
     duration = "part of an epoch"
     if training.curve:
         duration = format_count(len(training.curve), "epoch")
@@ -78,19 +79,21 @@ def list_training_settings(training: TrainingResult) -> dict[str, str]:
 def _format_log_loss(loss: float, auc: float | None) -> str:
     if auc is None:
         return f"{loss:.4f}"
-    return f"{loss:.4f}, AUC {auc:.4f}"
+    return f"{loss:.4f}, AUC {formatting.format_percent(auc, 2)}"
 
 
 def _format_percent(fraction: float | None) -> str:
-    return f"{100 * (fraction or 0.0):.2f} %"
+    return formatting.format_percent(fraction or 0.0)
 
 
 def _make_result_section(training: TrainingResult) -> str:
     best = training.best
     samples = training.samples
     refit = training.key.refit
-    facts = {}
-    if training.predicts_clicks:
+    facts: dict[str, str] = {}
+    if training.kind == REGRESSION:
+        facts |= _list_regression_facts(training)
+    elif training.kind == BINARY:
         test_result = _format_log_loss(training.loss, training.auc)
         facts["Test log loss"] = f"{test_result} on {format_count(samples['test'], 'sample')}"
         if training.normalised_entropy is not None:
@@ -109,6 +112,9 @@ def _make_result_section(training: TrainingResult) -> str:
             val_result = _format_percent(best["accuracy"])
             val_samples = format_count(samples["val"], "sample")
             facts["Validation accuracy"] = f"{val_result} on {val_samples}"
+        if training.constant:
+            facts["Test log loss"] = f"{training.loss:.4f}"
+            facts["Constant"] = training.constant_text
     rate = "not measured: no complete epoch"
     if training.curve:
         rate = f"{training.samples_per_second:,.0f}"
@@ -121,13 +127,18 @@ def _make_result_section(training: TrainingResult) -> str:
     if best["kind"] == "average":
         weights = "the moving average of the weights"
     choice = (
-        f"The validation data selected {weights} after epoch {best['epoch']}. The test data was "
-        "used once, after this selection."
+        f"The validation data selected {weights} after epoch {best['epoch']}. The test data "
+        "were used once, after this selection."
     )
     if refit:
         choice = (
-            "The validation data was used for training, so that nothing was selected: the result "
-            f"is {weights} after epoch {best['epoch']}. The test data was used once, at the end."
+            "The validation data were used for training, so nothing was selected: the result "
+            f"is {weights} after epoch {best['epoch']}. The test data were used once, at the end."
+        )
+    if training.estimated_by:
+        choice = (
+            "All samples were used for training, so nothing was selected: the result is "
+            f"{weights} after epoch {best['epoch']}; {training.estimate_text}."
         )
     sentences = [_ENDINGS.get(training.ended, ""), choice]
     for decision in training.notes:
@@ -149,16 +160,30 @@ def _make_curves_section(training: TrainingResult) -> str:
         validation_loss = Curve("validation", epochs, _list_numbers(curve, "val_loss"))
         losses = (training_loss, validation_loss)
     figures = [draw_figure(Plot("Loss", "epoch", "loss", losses, joined=True))]
-    metric = "AUC" if training.predicts_clicks else "Accuracy"
-    key = f"val_{metric.lower()}"
+    kind = training.kind
+    key = f"val_{kind.quality}"
     # AUC is not defined if all validation rows have the same label.
     if key in curve[0]:
         percent = Curve("", epochs, _list_percentages(curve, key))
-        title = f"Validation {metric if metric == 'AUC' else metric.lower()}"
+        title = f"Validation {kind.quality_title}"
         figures.append(draw_figure(Plot(title, "epoch", "%", (percent,), joined=True)))
     note = "The training loss includes augmentation and label smoothing if the recipe uses them."
     pair = f'<div class="pair">{"".join(figures)}</div>'
     return make_section("Learning curves", pair, make_paragraph(note, "note"))
+
+
+def _list_regression_facts(training: TrainingResult) -> dict[str, str]:
+    """Return the errors of a regression, in the unit of the label."""
+    samples = training.samples
+    best = training.best
+    test_result = format_errors(training.rmse, training.mae, training.r2)
+    facts = {"Test RMSE": f"{test_result} on {format_count(samples['test'], 'sample')}"}
+    if not training.key.refit:
+        val_result = format_errors(best["rmse"], best["mae"], best.get("r2"))
+        facts["Validation RMSE"] = f"{val_result} on {format_count(samples['val'], 'sample')}"
+    if training.constant:
+        facts["Constant"] = training.constant_text
+    return facts
 
 
 def _list_numbers(rows: Sequence[dict[str, Any]], key: str) -> tuple[float, ...]:
@@ -247,6 +272,20 @@ def _make_click_calibration_section(training: TrainingResult) -> str:
         "points. Each point is a tenth of the test rows, ordered by prediction."
     )
     return make_section("Calibration", figure, make_paragraph(note, "note"))
+
+
+def _make_number_section(training: TrainingResult) -> str:
+    """Return the section with predicted against observed numbers, in ten bins."""
+    predicted = _list_numbers(training.calibration, "predicted")
+    observed = _list_numbers(training.calibration, "observed")
+    figure = _draw_calibration(
+        "predicted", "observed", predicted, observed, max(*predicted, *observed)
+    )
+    note = (
+        "Each point is the mean of a tenth of the test rows, ordered by prediction, in the unit of "
+        f"the label. The points are {training.calibration_error:.4g} from the diagonal on average."
+    )
+    return make_section("Predictions and labels", figure, make_paragraph(note, "note"))
 
 
 def _draw_calibration(

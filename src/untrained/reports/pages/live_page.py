@@ -1,0 +1,196 @@
+"""The page of a run in progress. It has no script; the browser reloads it."""
+
+from html import escape
+
+from untrained import formatting
+from untrained.formatting import format_count, format_duration
+from untrained.reports.contest_result import ContestEntry
+from untrained.reports.live_summary import LivePhase, LiveSummary
+from untrained.reports.pages.document import make_document, make_header
+from untrained.reports.pages.html import (
+    DASH,
+    make_code,
+    make_copyable,
+    make_fact_list,
+    make_html_cell,
+    make_paragraph,
+    make_row,
+    make_section,
+    make_table,
+    make_text_cell,
+)
+from untrained.reports.svg.plot import describe_direction
+
+# Rows of the table of best scores: the last changes are shown.
+MAX_IMPROVEMENTS = 12
+
+
+def render_live_page(summary: LiveSummary) -> str:
+    """Return the whole page."""
+    sections = [
+        _make_live_header(summary),
+        _make_phase_section(summary),
+        _make_best_section(summary),
+        _make_entry_section(summary),
+        _make_failure_section(summary),
+        _make_time_section(summary),
+        make_section("Command", make_copyable(summary.command)),
+    ]
+    headline = make_live_headline(summary)
+    return make_document(summary.title, headline, sections, summary.reload_seconds)
+
+
+def make_live_headline(summary: LiveSummary) -> str:
+    """Return `Scoring: 40 of 100. Best score so far: 3.91.`"""
+    if not summary.phases:
+        text = "Starting."
+    else:
+        phase = summary.phases[-1]
+        text = f"{phase.name.capitalize()}: {_format_done(phase)}."
+    if summary.best is not None:
+        text += f" Best score so far: {formatting.format_significant(summary.best.score)}."
+    return text
+
+
+def _make_live_header(summary: LiveSummary) -> str:
+    parts = []
+    kind = "search in progress"
+    if summary.ending:
+        kind = "search report"
+        parts.append(make_paragraph(summary.ending, "warn"))
+    if summary.notice:
+        parts.append(make_paragraph(summary.notice, "warn"))
+    if summary.reload_seconds is not None:
+        note = (
+            f"This page reloads every {summary.reload_seconds} seconds. At the end, the report of "
+            "the search replaces it."
+        )
+        parts.append(make_paragraph(note, "note"))
+    headline = make_live_headline(summary)
+    return make_header(kind, summary.written_on, summary.title, headline, *parts)
+
+
+def _make_phase_section(summary: LiveSummary) -> str:
+    if not summary.phases:
+        return ""
+    rows = []
+    for phase in summary.phases:
+        left = DASH
+        if phase.is_finished:
+            left = "finished"
+        elif phase.seconds_left is not None:
+            left = f"about {format_duration(phase.seconds_left)}"
+        cells = [
+            make_text_cell(phase.name, ""),
+            make_html_cell(_make_progress_bar(phase), ""),
+            make_text_cell(_format_done(phase), "num"),
+            make_text_cell(format_duration(phase.seconds), "num"),
+            make_text_cell(left, "num"),
+        ]
+        rows.append(make_row(cells, "" if phase.is_finished else "first"))
+    head = [("", "Phase"), ("", ""), ("num", "Done"), ("num", "Time"), ("num", "Left")]
+    parts = [make_table("", head, rows)]
+    if summary.metrics:
+        parts.append(make_fact_list(dict(summary.metrics)))
+    if summary.remark:
+        parts.append(make_paragraph(summary.remark, "note"))
+    return make_section("Progress", *parts)
+
+
+def _make_progress_bar(phase: LivePhase) -> str:
+    if phase.is_finished:
+        return '<progress value="1" max="1"></progress>'
+    if not phase.total:
+        return "<progress></progress>"
+    return f'<progress value="{min(phase.done, phase.total)}" max="{phase.total}"></progress>'
+
+
+def _format_done(phase: LivePhase) -> str:
+    if phase.total is None:
+        return f"{phase.done:,}"
+    return f"{phase.done:,} of {phase.total:,}"
+
+
+def _make_best_section(summary: LiveSummary) -> str:
+    best = summary.best
+    if best is None:
+        return ""
+    direction = describe_direction(summary.higher_is_better)
+    score = formatting.format_number(best.score)
+    text = f"Score {score} by {summary.proxy} ({direction}) in {summary.space}."
+    parts = [make_paragraph(text), make_copyable(best.arch)]
+    if len(summary.improvements) > 1:
+        rows = []
+        for count, value in summary.improvements[-MAX_IMPROVEMENTS:]:
+            cells = [
+                make_text_cell(f"{count:,}", "num"),
+                make_text_cell(formatting.format_number(value), "num score"),
+            ]
+            rows.append(make_row(cells))
+        head = [("num", "Architectures scored"), ("num", "Best score")]
+        parts.append(make_table("", head, rows))
+    return make_section("Best so far", *parts)
+
+
+def _make_entry_section(summary: LiveSummary) -> str:
+    """Return the networks of the contest: those that trained longer first, then by accuracy."""
+    if not summary.entries:
+        return ""
+    ordered = sorted(
+        summary.entries, key=lambda entry: (-len(entry.rounds), -(entry.accuracy or 0.0))
+    )
+    rows = []
+    for entry in ordered:
+        params = DASH
+        if entry.params is not None:
+            params = formatting.format_quantity(entry.params)
+        cells = [
+            make_text_cell(str(entry.number), "num soft"),
+            make_html_cell(_describe_entry(entry), ""),
+            make_text_cell(params, "num"),
+            make_text_cell(str(len(entry.rounds)), "num"),
+            make_text_cell(format_duration(entry.seconds), "num"),
+            make_text_cell(_format_accuracy(entry), "num score"),
+        ]
+        rows.append(make_row(cells))
+    head = [("num soft", "Network"), ("", "Selected as"), ("num", "Params"), ("num", "Rounds")]
+    head += [("num", "Time"), ("num score", "Validation accuracy")]
+    return make_section("Contest", make_table("", head, rows))
+
+
+def _describe_entry(entry: ContestEntry) -> str:
+    content = escape(entry.selection_text)
+    if entry.error:
+        content += f'<div class="note">{escape(entry.error)}</div>'
+    return content
+
+
+def _format_accuracy(entry: ContestEntry) -> str:
+    if entry.accuracy is None:
+        return DASH
+    return formatting.format_percent(entry.accuracy)
+
+
+def _make_failure_section(summary: LiveSummary) -> str:
+    if not summary.failures:
+        return make_section("Failures", make_paragraph("No failures so far."))
+    rows = []
+    for failure in summary.failures:
+        example = make_paragraph(failure.detail) + make_code(failure.arch)
+        cells = [
+            make_html_cell(make_code(failure.kind), ""),
+            make_text_cell(f"{failure.count:,}", "num"),
+            make_html_cell(example, "example"),
+        ]
+        rows.append(make_row(cells))
+    head = [("", "Reason"), ("num", "Count"), ("", "First example")]
+    return make_section("Failures", make_table("kinds", head, rows))
+
+
+def _make_time_section(summary: LiveSummary) -> str:
+    facts = {"This session": format_duration(summary.seconds)}
+    if summary.earlier_seconds:
+        facts["Earlier sessions"] = format_duration(summary.earlier_seconds)
+    if summary.scored:
+        facts["Scored"] = format_count(summary.scored, "architecture")
+    return make_section("Cost", make_fact_list(facts))
