@@ -11,7 +11,12 @@ from untrained.benchmarks.result import BenchmarkResult
 from untrained.errors import UsageError
 from untrained.proxies import PROXIES
 from untrained.runs.store import Store
-from untrained.workflows.bench import BASELINES, bench, load_proxies_and_baselines
+from untrained.workflows.bench import (
+    BASELINES,
+    bench,
+    list_proxies,
+    load_proxies_and_baselines,
+)
 from untrained.workflows.ground_truth import load_ground_truth as load_ground_truth
 
 pytestmark = pytest.mark.data
@@ -108,6 +113,24 @@ def test_a_network_that_fails_is_counted(load_table, data_root, tmp_path):
     assert row.n == 6 - len(failed_truths)
     assert failed_truths
     assert max(failed_truths) < 15
+    # With the other rule, the same networks rank last, below the lowest score.
+    last = bench(
+        "nasbench201",
+        "meco",
+        samples=6,
+        seed=seed,
+        failures="last",
+        data="noise",
+        run=tmp_path,
+        data_root=data_root,
+    )
+    ranked = index_by_proxy(last)["meco"]
+    lowest = min(score for score in row.scores if score is not None)
+    assert ranked.n == 6
+    assert ranked.failures == row.failures
+    for score, old_score in zip(ranked.scores, row.scores, strict=True):
+        assert score == (lowest - 1 if old_score is None else old_score)
+    assert "--failures last" in last.command
 
 
 @pytest.mark.parametrize(
@@ -208,6 +231,7 @@ def test_a_note_says_how_well_two_trainings_agree(load_table, data_root, tmp_pat
             "nasbench201 has no results on 'svhn'; available: cifar10, cifar100, ImageNet16-120",
         ),
         ({"metric": "cifar10_test_20"}, "did you mean cifar10_test_200"),
+        ({"failures": "first"}, "no rule for failures is called 'first'"),
         ({"samples": 2}, "samples is 2; write a whole number from 3 to"),
         ({"scores": "table:synflo"}, "did you mean synflow"),
         ({"space": "transnas_micro", "dataset": "normal"}, "have a decoder"),
@@ -262,8 +286,8 @@ def test_networks_can_be_scored_on_smaller_images(load_table, data_root, tmp_pat
 
 
 def test_all_proxies_include_the_default_of_a_search_and_each_baseline_once():
-    labels = [proxy.label for proxy in load_proxies_and_baselines("all")]
+    labels = [proxy.label for proxy in load_proxies_and_baselines(list_proxies("all"))]
     assert len(labels) == len(set(labels))
     single_proxies = {name for name, proxy in PROXIES.items() if not proxy.parts}
     assert set(labels) == single_proxies | {"consensus"} | set(BASELINES)
-    assert "consensus" not in [proxy.label for proxy in load_proxies_and_baselines("dextr")]
+    assert "consensus" not in [proxy.label for proxy in load_proxies_and_baselines(["dextr"])]

@@ -56,11 +56,13 @@ def test_the_best_proxy_without_failures_is_recommended():
 def test_the_advice_says_if_no_proxy_is_better_than_chance():
     good = make_row("good", (1.0, 3.0, 2.0, 4.0))
     bad = make_row("params", (4.0, 3.0, 2.0, 1.0))
-    assert (
-        _make_advice([good, bad], "good") == "Search with good: it ranked these architectures best."
-    )
+    assert _make_advice([good], "good") == "Search with good: it ranked these architectures best."
     assert _make_advice([good], "good", "./mine.py:good").startswith(
         "Search with ./mine.py:good: it ranked"
+    )
+    assert (
+        _make_advice([good, bad], "params")
+        == "Search with params: no proxy ranked these architectures significantly better."
     )
     assert (
         _make_advice([bad], "params")
@@ -82,7 +84,14 @@ def test_the_default_is_recommended_unless_another_proxy_is_significantly_better
     far = make_row_with_interval("far", 0.6, 0.9)
     assert recommend_proxy([near, consensus]) == "consensus"
     assert recommend_proxy([far, consensus]) == "far"
-    assert recommend_proxy([near, make_row_with_interval("consensus", -0.9, 0.5)]) == "near"
+    # What the trainings cannot distinguish from the default is not recommended, however it ranks.
+    assert recommend_proxy([near, make_row_with_interval("consensus", -0.9, 0.5)]) == "consensus"
+    assert recommend_proxy([far, make_row_with_interval("consensus", -0.9, 0.5)]) == "far"
+    # Without the default, the same holds for the number of parameters.
+    assert recommend_proxy([near, make_row_with_interval("params", 0.1, 0.5)]) == "params"
+    assert recommend_proxy([far, make_row_with_interval("params", 0.1, 0.5)]) == "far"
+    advice = "Search with far: it ranked these architectures significantly better than consensus."
+    assert _make_advice([far, consensus], "far") == advice
     advice = "Search with consensus: no proxy ranked these architectures significantly better."
     assert _make_advice([near, consensus], "consensus") == advice
     best_advice = "Search with consensus: it ranked these architectures best."
@@ -180,13 +189,20 @@ def test_a_users_proxy_is_recommended_by_its_reference(own_space, monkeypatch):
 
 
 def test_the_command_after_a_calibration_in_another_folder_names_the_proxy(own_space):
-    """`auto` would search the default folder, which has no calibration."""
+    """`auto` alone would search the default folder, which has no calibration."""
     options = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
     calibration = calibrate(own_space, "params", "digits", **options, run="elsewhere")
     assert (
         calibration.next_command
-        == f"untrained search --space {own_space} --data digits --proxy {calibration.recommended}"
+        == f"untrained search --space {own_space} --data digits --proxy auto:elsewhere"
     )
+    result = search(own_space, "auto:elsewhere", budget=3, run="run", workers=1)
+    assert result.run.config.proxy == calibration.recommended
+    with pytest.raises(UsageError, match=r"elsewhere is a calibration of .*, not of nasbench201; "):
+        search("nasbench201", "auto:elsewhere", budget=3, run="other", workers=1)
+    with pytest.raises(UsageError, match=r"for one in another folder, type --proxy auto:FOLDER$"):
+        search(own_space, "auto:nowhere", budget=3, run="other", workers=1)
+    assert not Path("other").exists()
 
 
 def test_a_calibration_on_clicks_uses_auc(tmp_path):
@@ -202,7 +218,7 @@ def test_a_calibration_on_clicks_uses_auc(tmp_path):
 
 def test_the_error_for_auto_without_a_calibration_says_what_to_type(own_space):
     with pytest.raises(
-        UsageError, match=r"`untrained calibrate --space ./mine.py:mynet` makes it$"
+        UsageError, match=r"`untrained calibrate --space ./mine.py:mynet` makes one; for one in "
     ):
         search(own_space, "auto", budget=3, run="run")
     assert not Path("run").exists()

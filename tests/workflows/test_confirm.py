@@ -290,7 +290,7 @@ def test_a_misleading_proxy_is_overruled_by_the_trainings(own_space, tmp_path):
 
 
 def test_data_without_labels_are_refused_before_the_search(own_space):
-    with pytest.raises(UsageError, match="noise has nothing to learn from"):
+    with pytest.raises(UsageError, match="noise has no parts to train on"):
         search(own_space, "params", budget=2, data="noise", run="run", confirm=2)
     assert not Path("run").exists()
     with pytest.raises(UsageError, match="confirm is -1; write a whole number from 0"):

@@ -1,16 +1,22 @@
 """A search with a contest, from the ranking to the trained winner."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import untrained as ut
-from untrained.reports.contest_result import Contest
+from untrained.cli.terminal.search_result import show_search_result
+from untrained.reports.contest_result import TOO_SLOW, Contest
 from untrained.runs.folder import RunFolder
+from untrained.runs.winner import RunRanking
 from untrained.training.result import AnotherTrainingError
+from untrained.workflows import contest as contest_module
+from untrained.workflows import search as search_module
 from untrained.workflows.contest import get_weights_path
 from untrained.workflows.final_training import plan_final_training
+from untrained.workflows.report import summarise_run
 from untrained.workflows.search import SearchResult
 
 
@@ -26,6 +32,14 @@ def search_images(folder: Path) -> SearchResult:
         workers=1,
         run=folder / "run",
     )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_trainings():
+    """Let the trainings of a contest be short, although the data are few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contest_module, "ENOUGH_STEPS", (4, 12, 36))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +98,75 @@ def test_a_recipe_of_the_user_is_another_training(result):
 def test_the_same_search_reads_the_contest_again(folder, result):
     again = search_images(folder)
     assert again.contest == result.contest
+
+
+def test_the_next_of_the_ranking_replace_slow_ones_within_the_latency_limit(
+    folder, tmp_path, monkeypatch
+):
+    def search_in_time(run: str) -> SearchResult:
+        return ut.search(
+            "convnet",
+            "flops",
+            data=f"npz:{folder / 'images.npz'}",
+            budget=10,
+            limits={"params": "50k", "latency": "10s"},
+            input_size=16,
+            confirm=1,
+            workers=1,
+            time="5m",
+            run=tmp_path / run,
+        )
+
+    slow: set[str] = set()
+
+    def measure_step_seconds(subject, settings, part):
+        return 1e3 if subject.arch in slow else 1e-3
+
+    monkeypatch.setattr(contest_module, "measure_step_seconds", measure_step_seconds)
+    with monkeypatch.context() as patch:
+        patch.setattr(search_module, "run_contest", lambda *arguments: None)
+        ranking = search_in_time("ranking").ranking
+    ranked = [str(standing.arch) for standing in ranking.standings]
+    slow.update(ranked[:2])
+    result = search_in_time("slow")
+    assert [str(standing.arch) for standing in result.ranking.standings] == ranked
+    contest = result.contest
+    assert contest is not None
+    by_score = {}
+    for entry in contest.entries:
+        if "best by flops" in entry.selections and not entry.is_copy:
+            by_score[entry.arch] = entry
+    # The best two by score are too slow, so the next two of the ranking take part.
+    assert set(by_score) == set(ranked[:4])
+    assert [by_score[arch].error for arch in ranked[:4]] == [TOO_SLOW, TOO_SLOW, "", ""]
+    assert all(by_score[arch].rounds for arch in ranked[2:4])
+    assert all(by_score[arch].latency for arch in ranked[2:4])
+    assert (contest.passed_over, contest.replacements) == (2, 2)
+    # The same command reads the same contest.
+    assert search_in_time("slow").contest == contest
+
+
+def test_confirm_is_recommended_only_if_nothing_was_trained(result, capsys, tmp_path):
+    """The proxies of a consensus that hardly agree, with a contest and without one."""
+    facts = {
+        "label": "consensus",
+        "weights": {"flops": 0.6, "swap": 0.4},
+        "left_out": {},
+        "agreement": 0.2,
+        "explained_by_size": None,
+        "reference_size": 64,
+    }
+    run = replace(result.run, aggregates=[facts])
+    trained = replace(result, run=run)
+    show_search_result(trained, tmp_path / "report.html")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "0.20 with each other, which is low. " in text
+    assert "--confirm" not in text
+    show_search_result(replace(trained, contest=None), tmp_path / "report.html")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "which is low: check the ranking with --confirm." in text
+    # The report says the same.
+    ranked = RunRanking(result.records, result.ranking)
+    assert "--confirm" not in summarise_run(run, ranked).consensus[0].description
+    untrained_run = replace(run, folder=tmp_path)
+    assert "--confirm" in summarise_run(untrained_run, ranked).consensus[0].description

@@ -60,7 +60,9 @@ def test_the_help_names_the_default_spaces(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main()
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "convnet on your own pictures, nasrec_small on tables" in text
+    assert (
+        "convnet on your own pictures, mlp on tables without identifiers, nasrec_small on" in text
+    )
 
 
 # ----------------------------------------------------------------------------------- input size

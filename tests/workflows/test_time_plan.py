@@ -3,7 +3,7 @@
 import pytest
 
 from untrained.workflows import time_plan
-from untrained.workflows.time_plan import CONTEST, SCORING, TRAINING, TimePlan
+from untrained.workflows.time_plan import CONTEST_PHASE, SCORING, TRAINING, TimePlan
 
 
 @pytest.fixture
@@ -15,27 +15,36 @@ def clock(monkeypatch):
 
 
 def test_the_phases_share_the_time(clock):
-    plan = TimePlan.begin(900.0, has_contest=True, has_training=True)
+    plan = TimePlan.begin(309.0, has_contest=True, has_training=True)
+    # 300 seconds remain, because the test, the report and the export take 9 seconds.
     scoring = plan.allot_seconds(SCORING)
-    assert scoring == pytest.approx(180.0)
+    assert scoring == pytest.approx(300 * 0.1 / 0.95)
     clock["now"] += scoring
-    contest = plan.allot_seconds(CONTEST)
-    assert contest == pytest.approx(315.0)
+    contest = plan.allot_seconds(CONTEST_PHASE)
+    assert contest == pytest.approx(300 * 0.25 / 0.95)
     clock["now"] += contest
     training = plan.allot_seconds(TRAINING)
-    assert training == pytest.approx(360.0)
-    # The rest is for the export and the report.
-    assert scoring + contest + training == pytest.approx(0.95 * 900)
-    expected = "at most 15 min: about 3 min scoring, 5 min 15 s contest, 6 min training"
-    assert plan.describe() == expected
+    assert training == pytest.approx(300 * 0.6 / 0.95)
+    assert plan.estimate_training_seconds() == pytest.approx(training)
+    # Of a longer time, one per cent remains, which is more than 9 seconds.
+    hour = TimePlan.begin(3600.0, has_contest=True, has_training=True)
+    assert hour.estimate_training_seconds() == pytest.approx(0.99 * 3600 * 0.6 / 0.95)
+    # In a short time, the phases get at least 70 %.
+    short = TimePlan.begin(10.0, has_contest=True, has_training=True)
+    assert short.estimate_training_seconds() == pytest.approx(7 * 0.6 / 0.95)
 
 
 def test_a_phase_that_ends_early_leaves_its_time_to_the_others(clock):
-    plan = TimePlan.begin(900.0, has_contest=True, has_training=True)
-    clock["now"] += 80.0
-    assert plan.allot_seconds(CONTEST) == pytest.approx(820 * 0.35 / 0.8)
+    plan = TimePlan.begin(309.0, has_contest=True, has_training=True)
+    clock["now"] += 60.0
+    assert plan.allot_seconds(CONTEST_PHASE) == pytest.approx(240 * 0.25 / 0.85)
     clock["now"] += 10_000.0
     assert plan.allot_seconds(TRAINING) == 0.0
+
+
+def test_the_time_may_have_begun_before_the_plan(clock):
+    plan = TimePlan.begin(109.0, has_contest=True, has_training=True, start=clock["now"] - 20.0)
+    assert plan.allot_seconds(TRAINING) == pytest.approx(80.0)
 
 
 def test_a_single_phase_gets_all_the_time(clock):

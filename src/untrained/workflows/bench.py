@@ -5,12 +5,12 @@ every statistic has a confidence interval. Records are kept in a run folder: the
 and a call with more samples measures only the new architectures.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from inspect import signature
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from untrained.benchmarks.comparison import (
     ProxyScores,
@@ -19,6 +19,8 @@ from untrained.benchmarks.comparison import (
     collect_sizes,
     compare_with_truth,
     describe_shared_baseline,
+    parse_failure_rule,
+    rank_failures_last,
     sort_results,
 )
 from untrained.benchmarks.noise_ceiling import measure_noise_ceiling
@@ -30,16 +32,17 @@ from untrained.data import DataSource, set_input_size
 from untrained.engine.devices import parse_device_name
 from untrained.engine.worker import index_proxies
 from untrained.engine.worker_setup import WeightSource
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError
 from untrained.files import write_atomically
 from untrained.names import split_names
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy, load_proxy, parse_proxy_names
 from untrained.proxies.consensus import MEMBERS
-from untrained.quantities import parse_count, parse_path, parse_seed
+from untrained.quantities import parse_count, parse_path, parse_seed, show_value
 from untrained.runs.folder import STORE, make_file_name, read_versions
-from untrained.spaces import load_space
+from untrained.spaces import Space, get_space_name, load_space, shorten_space
 from untrained.training.warm_up import WarmUp
+from untrained.workflows.arguments import check_option_names, check_space_argument
 from untrained.workflows.combination import combine_proxies
 from untrained.workflows.ground_truth import (
     GroundTruth,
@@ -62,8 +65,8 @@ DEFAULT_PROXIES = ",".join((DEFAULT_PROXY, *MEMBERS, "dextr"))
 
 
 def bench(
-    space: str = DEFAULT_SPACE,
-    proxy: str | None = None,
+    space: str | Space = DEFAULT_SPACE,
+    proxy: str | Proxy | Sequence[str | Proxy] | None = None,
     dataset: str | None = None,
     *,
     table: "str | Path | pd.DataFrame | None" = None,
@@ -75,6 +78,7 @@ def bench(
     scores: str = "",
     data: str | None = None,
     warm_up: str = "",
+    failures: str = "omit",
     device: str = "cpu",
     run: str | Path | None = None,
     data_root: str | Path | None = None,
@@ -85,10 +89,10 @@ def bench(
     """Measure how well proxies rank architectures whose accuracy is known.
 
     Args:
-        space: Name of the space; with `table` also one of your own, such as "./mine.py:mynet".
+        space: A space, or its name; with `table` also one of your own, such as "./mine.py:mynet".
             Results of `convnet` and `vit` come with this package.
-        proxy: Names of proxies, separated by commas; "all" for all of them; None for `consensus`,
-            its members and `dextr`.
+        proxy: Proxies, or their names, which may be separated by commas; "all" for all of them;
+            None for `consensus`, its members and `dextr`.
         dataset: Data set of the known accuracies; None for the first one of the table.
         table: Results of your own instead of a benchmark: a CSV or parquet file, or a pandas
             DataFrame, with columns `arch` and `accuracy`. Other columns of numbers are metrics too.
@@ -103,6 +107,8 @@ def bench(
         data: Data that networks see; None for those of `dataset` if they are available.
         warm_up: Train on a share of the data before scoring: "10%" trains the supernet of the
             space, "10%(paths=each)" each architecture on its own.
+        failures: Whether statistics omit architectures without a score (`omit`), or rank them
+            `last`.
         device: A torch device.
         run: The run folder; None for one under `runs/` that is named after the benchmark.
         data_root: Folder that contains the data sets and tables.
@@ -124,31 +130,36 @@ def bench(
         >>> sorted(row["proxy"] for row in result.rows())
         ['flops', 'naswot', 'params', 'random']
     """
-    for name in compute_options:
-        if name not in ComputeOptions.__annotations__:
-            parameters = [*signature(bench).parameters][:-1]
-            available_names = [*parameters, *ComputeOptions.__annotations__]
-            raise unknown_name_error("option of bench", name, available_names)
+    check_option_names(bench, compute_options, ComputeOptions.__annotations__)
+    check_space_argument(space)
     # Load the space first, to report a wrong name before any work.
     load_space(space)
+    named_space = shorten_space(space)
+    space_name = get_space_name(named_space)
     samples = parse_count(samples, "samples", 3)
     seeds = parse_count(seeds, "seeds")
     seed = parse_seed(seed, seeds)
     device = parse_device_name(device)
     if run is not None:
         run = parse_path(run, "run")
+    failure_rule = parse_failure_rule(failures)
     compute = ComputeConfig(device=device, **compute_options)
-    proxy_names = DEFAULT_PROXIES if proxy is None else proxy
-    proxies = load_proxies_and_baselines(proxy_names)
+    requested_proxies = list_proxies(DEFAULT_PROXIES if proxy is None else proxy)
+    proxies = load_proxies_and_baselines(requested_proxies)
     if table is None:
-        truth = load_ground_truth(space, benchmark, dataset, metric, samples, seed, data_root)
+        if not isinstance(named_space, str):
+            raise UsageError(
+                f"no published table has results for your own space {space_name}; "
+                "pass your results: table='results.csv'"
+            )
+        truth = load_ground_truth(named_space, benchmark, dataset, metric, samples, seed, data_root)
     else:
         _refuse_options_of_benchmarks(benchmark, dataset, scores)
-        truth = load_user_ground_truth(space, table, metric, samples, seed)
+        truth = load_user_ground_truth(named_space, table, metric, samples, seed)
     truth = replace(truth, task=set_input_size(truth.task, input_size))
     data_name, source, data_note = load_benchmark_data(data, truth, data_root)
     if table is not None:
-        check_data(load_space(space), source.task)
+        check_data(load_space(named_space), source.task)
     if run:
         folder = Path(run)
     else:
@@ -159,21 +170,23 @@ def bench(
         weights = _warm_up(warm_up, truth, source, seed, device, folder, on_progress)
 
     work = score_architectures(
-        truth.space,
+        truth.named_space,
         truth.archs,
         proxies,
         source,
         seed_range,
         compute,
         folder / STORE,
-        map_measures_to_names(proxy_names),
+        map_measures_to_names(requested_proxies),
         on_progress,
         weights=weights,
     )
     columns = []
     for one_proxy in proxies:
-        by_seed, failures = collect_scores(work.records, one_proxy.measure, truth.archs, seed_range)
-        columns.append(make_proxy_scores(one_proxy, by_seed, failures))
+        by_seed, failed = collect_scores(work.records, one_proxy.measure, truth.archs, seed_range)
+        if failure_rule == "last":
+            by_seed = tuple(rank_failures_last(by_seed, one_proxy.higher_is_better))
+        columns.append(make_proxy_scores(one_proxy, by_seed, failed))
     columns += combine_proxies(columns)
     for name in split_names(scores):
         columns.append(_read_published_scores(truth, name))
@@ -191,9 +204,9 @@ def bench(
         _describe_table(truth.table),
         data_note,
     ]
-    options: dict[str, Any] = {
-        "space": space,
-        "proxy": proxy,
+    options: dict[str, object] = {
+        "space": space_name,
+        "proxy": None if proxy is None else format_proxies(proxy),
         "table": table_path,
         "dataset": dataset,
         "benchmark": benchmark,
@@ -206,6 +219,7 @@ def bench(
         "input_size": input_size,
         "device": device,
         "warm_up": warm_up,
+        "failures": failures,
         "run": str(folder),
     }
     settings = {
@@ -218,6 +232,8 @@ def bench(
         settings["input size"] = f"{input_size} pixels"
     if warm_up:
         settings["warm-up"] = warm_up
+    if failure_rule == "last":
+        settings["without a score"] = "ranked last"
     cost = {}
     if weights and weights.seconds:
         cost["warm-up"] = weights.seconds
@@ -287,21 +303,58 @@ def _describe_direction(truth: GroundTruth) -> str:
     return f"{direction} values of {metric.kind} count as better."
 
 
-def load_proxies_and_baselines(names: str) -> list[Proxy]:
-    """Load the named proxies and the baselines, each of them once.
+def list_proxies(proxies: object) -> list[str | Proxy]:
+    """Return proxies that a user named: text with commas, a proxy, or a list of both.
 
     "all" also contains the default proxy of a search, which is an aggregate of others.
+
+    Raises:
+        UsageError: The argument is something else.
     """
-    proxy_names = parse_proxy_names(names)
-    if names.strip() == "all":
-        proxy_names.append(DEFAULT_PROXY)
-    proxies = [load_proxy(name) for name in (*proxy_names, *BASELINES)]
+    if isinstance(proxies, Proxy):
+        return [proxies]
+    if isinstance(proxies, str):
+        names = list[str | Proxy](parse_proxy_names(proxies))
+        if proxies.strip() == "all":
+            names.append(DEFAULT_PROXY)
+        return names
+    if not isinstance(proxies, Sequence):
+        raise UsageError(
+            f"{show_value(proxies)} is not a list of names; give them as text, such as "
+            "'params,naswot'"
+        )
+    listed: list[str | Proxy] = []
+    for proxy in proxies:
+        if isinstance(proxy, str):
+            listed += parse_proxy_names(proxy)
+        else:
+            listed.append(proxy)
+    return listed
+
+
+def format_proxies(proxies: object) -> str:
+    """Return proxies as text for the command line. A proxy of the user is named by its label."""
+    if isinstance(proxies, str):
+        return proxies
+    names = []
+    for proxy in list_proxies(proxies):
+        names.append(proxy if isinstance(proxy, str) else proxy.label)
+    return ",".join(names)
+
+
+def load_proxies_and_baselines(requested: Sequence[str | Proxy]) -> list[Proxy]:
+    """Load proxies and the baselines, each of them once."""
+    proxies = [load_proxy(name) for name in (*requested, *BASELINES)]
     return list(index_proxies(proxies).values())
 
 
-def map_measures_to_names(names: str) -> dict[str, str]:
+def map_measures_to_names(requested: Sequence[str | Proxy]) -> dict[str, str]:
     """Return the names of proxies as the user typed them, by measure."""
-    return {load_proxy(name).measure: name for name in parse_proxy_names(names)}
+    names = {}
+    for name in requested:
+        if isinstance(name, str):
+            names[load_proxy(name).measure] = name
+    return names
 
 
 def make_proxy_scores(
@@ -380,4 +433,4 @@ def _warm_up(
     """Train the weights from which the networks are initialised."""
     plan = WarmUp.parse(warm_up, source)
     folder.mkdir(parents=True, exist_ok=True)
-    return plan.prepare_weights(load_space(truth.space), seed, device, folder, on_progress)
+    return plan.prepare_weights(load_space(truth.named_space), seed, device, folder, on_progress)

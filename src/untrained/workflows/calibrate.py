@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import cast
 
 from untrained.benchmarks.comparison import (
     collect_scores,
@@ -22,21 +22,25 @@ from untrained.benchmarks.result import FILE, BenchmarkResult, ProxyResult
 from untrained.command_text import format_options
 from untrained.config import DEFAULT_DATA, DEFAULT_PROXY, ComputeConfig
 from untrained.data import DataSource, load_data
+from untrained.data.samples import DATASET_NAME, is_samples, make_samples_source, open_samples
 from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
 from untrained.formatting import format_count
 from untrained.names import is_reference, require_trusted_code
 from untrained.progress import ProgressCallback
-from untrained.proxies import Proxy, load_proxy, parse_proxy_names
+from untrained.proxies import Proxy, load_proxy
 from untrained.quantities import MAX_SAMPLES, parse_count, parse_path, parse_seed
 from untrained.runs.folder import STORE, make_file_name, read_versions
 from untrained.seeds import make_generator
-from untrained.spaces import load_space
+from untrained.spaces import Space, get_space_name, load_space, shorten_space
 from untrained.strategies.driver import DriverResult
 from untrained.strategies.random import RandomSearch
 from untrained.training.short_training import SHORT_TRAINING
 from untrained.types import Arch, Record
+from untrained.workflows.arguments import check_space_argument
 from untrained.workflows.bench import (
+    format_proxies,
+    list_proxies,
     load_proxies_and_baselines,
     make_proxy_scores,
     map_measures_to_names,
@@ -48,12 +52,14 @@ from untrained.workflows.search_checks import check_data
 POOL_PER_TRAINING = 8
 # With fewer finished trainings, proxies cannot be compared.
 MIN_FINISHED = 3
+AUTO = "auto"
+SIZE_PROXY = "params"
 
 
 def calibrate(
-    space: str = "nasbench201",
-    proxy: str = "all",
-    data: str = DEFAULT_DATA,
+    space: str | Space = "nasbench201",
+    proxy: str | Proxy | Sequence[str | Proxy] = "all",
+    data: object = DEFAULT_DATA,
     *,
     trainings: int = 12,
     epochs: int = 3,
@@ -73,9 +79,9 @@ def calibrate(
     significantly better.
 
     Args:
-        space: Name of the space, such as "./mine.py:mynet".
-        proxy: Names of proxies, separated by commas; "all" for all of them.
-        data: Name of the data.
+        space: A space, or its name, such as "./mine.py:mynet".
+        proxy: Proxies, or their names, which may be separated by commas; "all" for all of them.
+        data: Name of the data, or inputs and labels as for `search`.
         trainings: Number of architectures to train.
         epochs: Length of each training.
         samples: Number of samples that a training sees.
@@ -118,19 +124,30 @@ def calibrate(
     if run is not None:
         run = parse_path(run, "run")
     compute = ComputeConfig(device, workers, ray, time_limit)
+    check_space_argument(space)
     loaded_space = load_space(space)
-    source = load_data(data, loaded_space.task, data_root)
-    default_folder = choose_default_folder(space, data)
+    named_space = shorten_space(space)
+    space_name = get_space_name(named_space)
+    if is_samples(data):
+        source = make_samples_source(open_samples(data), loaded_space.task)
+        data_name = DATASET_NAME
+    else:
+        data_name = str(data) if isinstance(data, Path) else cast(str, data)
+        source = load_data(data_name, loaded_space.task, data_root)
+    default_folder = choose_default_folder(space_name, data_name)
     folder = default_folder
     if run:
         folder = Path(run)
     check_data(loaded_space, source.task)
     training_name = f"{SHORT_TRAINING}(epochs={epochs},samples={samples})"
     training = load_proxy(training_name)
-    proxies = load_proxies_and_baselines(proxy)
-    proxy_names = map_measures_to_names(proxy)
-    proxy_names[training.measure] = training_name
-    scorer = _ArchScorer(space, source, seed, compute, folder / STORE, proxy_names, on_progress)
+    requested_proxies = list_proxies(proxy)
+    proxies = load_proxies_and_baselines(requested_proxies)
+    proxy_names_by_measure = map_measures_to_names(requested_proxies)
+    proxy_names_by_measure[training.measure] = training_name
+    scorer = _ArchScorer(
+        named_space, source, seed, compute, folder / STORE, proxy_names_by_measure, on_progress
+    )
 
     # The sizes are measured first, because they decide which architectures are trained.
     rng = make_generator("calibrate", loaded_space.name, seed)
@@ -161,20 +178,18 @@ def calibrate(
     ranked = sort_results(compare_with_truth(column, truth, sizes=sizes) for column in columns)
 
     best = recommend_proxy(ranked)
-    recommended = _name_as_typed(best, proxy)
-    # `auto` looks in the default folder only.
-    next_proxy = recommended
-    if folder == default_folder:
-        next_proxy = "auto"
-    target = "accuracy"
-    if source.task.loss == "bce":
-        target = "AUC"
+    recommended = _name_as_typed(best, requested_proxies)
+    # `auto` alone looks in the default folder.
+    next_proxy = "auto"
+    if folder != default_folder:
+        next_proxy = f"auto:{folder}"
+    target = source.task.kind.quality_title
     duration = format_count(epochs, "epoch")
     sample_count = min(samples, len(source.batch(samples)))
-    options: dict[str, Any] = {
-        "space": space,
-        "proxy": proxy,
-        "data": data,
+    options: dict[str, object] = {
+        "space": space_name,
+        "proxy": format_proxies(proxy),
+        "data": data_name,
         "trainings": trainings,
         "epochs": epochs,
         "samples": samples,
@@ -183,10 +198,10 @@ def calibrate(
         "run": str(folder),
     }
     result = BenchmarkResult(
-        title=f"Calibration of proxies for {space} on {data}",
+        title=f"Calibration of proxies for {space_name} on {data_name}",
         command=f"untrained calibrate {format_options(calibrate, options)}",
-        space=space,
-        truth_about=f"held-out {target} on {data} after {duration}",
+        space=space_name,
+        truth_about=f"held-out {target} on {data_name} after {duration}",
         truth_unit="%",
         archs=tuple(str(arch) for arch in archs),
         truth=tuple(truth),
@@ -198,13 +213,13 @@ def calibrate(
         ),
         advice=_make_advice(ranked, best, recommended),
         next_command=(
-            f"untrained search --space {quote(space)} --data {quote(data)} "
+            f"untrained search --space {quote(space_name)} --data {quote(data_name)} "
             f"--proxy {quote(next_proxy)}"
         ),
         settings={
             "trainings": str(trainings),
             "epochs": str(epochs),
-            "data": data,
+            "data": data_name,
             "seed": str(seed),
             "device": device,
         },
@@ -225,21 +240,21 @@ class _ArchScorer:
     """Scores architectures in the three stages of a calibration, with the same settings.
 
     Attributes:
-        space: Name of the space.
+        space: The space, or its name.
         source: The data.
         seed: Seed of weights and batches.
         compute: Device, workers and time limit.
         store_path: The SQLite file that keeps the records.
-        proxy_names: How the user wrote the proxies, by measure.
+        proxy_names_by_measure: How the user wrote the proxies, by measure.
         on_progress: Called after every architecture.
     """
 
-    space: str
+    space: str | Space
     source: DataSource
     seed: int
     compute: ComputeConfig
     store_path: Path
-    proxy_names: dict[str, str]
+    proxy_names_by_measure: dict[str, str]
     on_progress: ProgressCallback | None
 
     def score(self, archs: Sequence[Arch], proxies: Sequence[Proxy], stage: str) -> DriverResult:
@@ -252,7 +267,7 @@ class _ArchScorer:
             (self.seed,),
             self.compute,
             self.store_path,
-            self.proxy_names,
+            self.proxy_names_by_measure,
             self.on_progress,
             stage=stage,
         )
@@ -263,51 +278,87 @@ def choose_default_folder(space: str, data: str) -> Path:
     return Path("runs", make_file_name("calibrate", space, data))
 
 
-def read_recommended_proxy(space: str, data: str) -> str:
+def is_auto(proxy: object) -> bool:
+    """Whether a proxy is to be read from a calibration: "auto" or "auto:runs/mine"."""
+    return isinstance(proxy, str) and (proxy == AUTO or proxy.startswith(f"{AUTO}:"))
+
+
+def read_recommended_proxy(space: str, data: str, proxy: str = AUTO) -> str:
     """Return the proxy that a calibration recommends; `search --proxy auto` uses it.
+
+    Args:
+        space: Name of the space of the search.
+        data: Name of its data.
+        proxy: "auto" for the calibration in the default folder, "auto:FOLDER" for another one.
 
     Raises:
         UsageError: There is no calibration of this space on these data.
     """
     folder = choose_default_folder(space, data)
+    if proxy != AUTO:
+        folder = Path(proxy.removeprefix(f"{AUTO}:"))
     if not (folder / FILE).exists():
         options = format_options(calibrate, {"space": space, "data": data})
         command = f"untrained calibrate {options}".strip()
         raise UsageError(
-            f"--proxy auto needs a calibration, and there is none at {folder}: `{command}` makes it"
+            f"--proxy {proxy} needs a calibration, and there is none at {folder}: `{command}` "
+            "makes one; for one in another folder, type --proxy auto:FOLDER"
         )
-    recommended = BenchmarkResult.read(folder).recommended
+    calibration = BenchmarkResult.read(folder)
+    if not calibration.recommended:
+        raise UsageError(f"{folder} holds a benchmark, not a calibration; it recommends no proxy")
+    if calibration.space != space:
+        raise UsageError(
+            f"{folder} is a calibration of {calibration.space}, not of {space}; for its proxy, "
+            f"type --proxy {calibration.recommended}"
+        )
+    recommended = calibration.recommended
     # The folder may come from someone else, and code that the user did not name must not run.
     require_trusted_code(recommended, None, str(folder), f"--proxy {recommended}")
     return recommended
 
 
 def recommend_proxy(results: Sequence[ProxyResult]) -> str:
-    """Return the proxy with the highest rank correlation; of equal ones, the cheapest.
+    """Return the default proxy, or the best one if it is significantly better.
 
-    The default proxy is recommended unless another one is significantly better, because taking the
-    best of many proxies on a few trainings finds worse networks (docs/results/few-trainings.md).
-    Proxies that failed on an architecture are not considered. If no proxy ranks better than chance,
-    `params` is recommended.
+    Taking the best of many proxies on a few trainings finds worse networks
+    (docs/results/few-trainings.md), so a proxy that the trainings cannot distinguish from the
+    default one is not recommended. If the default proxy was not compared, or failed, the number of
+    parameters takes its place. Proxies that failed on an architecture are not considered.
     """
-    default = None
+    best = _find_best(results)
+    if best is None or _get_spearman(best) <= 0:
+        return SIZE_PROXY
+    anchor = _find_anchor(results)
+    if anchor is not None and not _is_better(best, anchor):
+        return anchor.proxy
+    return best.proxy
+
+
+def _find_best(results: Sequence[ProxyResult]) -> ProxyResult | None:
+    """Return the proxy with the highest rank correlation; of equal ones, the cheapest."""
     best = None
     best_key = (0.0, 0.0)
     for result in results:
-        if result.failed or not result.statistics["spearman"] or result.proxy == "random":
+        if not _can_be_recommended(result):
             continue
-        if result.proxy == DEFAULT_PROXY:
-            default = result
         # A difference in the fourth digit is not worth a higher cost.
         key = (round(_get_spearman(result), 3), -(result.cost or 0))
         if best is None or key > best_key:
             best = result
             best_key = key
-    if best is None or _get_spearman(best) <= 0:
-        return "params"
-    if default is not None and _get_spearman(default) > 0 and not _is_better(best, default):
-        return default.proxy
-    return best.proxy
+    return best
+
+
+def _find_anchor(results: Sequence[ProxyResult]) -> ProxyResult | None:
+    """Return the proxy that is used unless another one is significantly better."""
+    candidates = {result.proxy: result for result in results if _can_be_recommended(result)}
+    return candidates.get(DEFAULT_PROXY) or candidates.get(SIZE_PROXY)
+
+
+def _can_be_recommended(result: ProxyResult) -> bool:
+    has_failed = bool(result.failed) or not result.statistics["spearman"]
+    return not has_failed and result.proxy != "random"
 
 
 def _is_better(first: ProxyResult, second: ProxyResult) -> bool:
@@ -319,10 +370,10 @@ def _is_better(first: ProxyResult, second: ProxyResult) -> bool:
     return estimate.value > other.value and bool(estimate.differs_from(other))
 
 
-def _name_as_typed(label: str, proxy: str) -> str:
+def _name_as_typed(label: str, requested: Sequence[str | Proxy]) -> str:
     """Return the name that loads a proxy: its label, or `./file.py:name` for the user's own."""
-    for name in parse_proxy_names(proxy):
-        if is_reference(name) and load_proxy(name).label == label:
+    for name in requested:
+        if isinstance(name, str) and is_reference(name) and load_proxy(name).label == label:
             return name
     return label
 
@@ -335,12 +386,16 @@ def _make_advice(results: Sequence[ProxyResult], best: str, typed: str = "") -> 
         best: Label of the recommended proxy.
         typed: What to type for it, if that is not its label.
     """
-    reason = "no proxy ranked these architectures better than chance"
-    for result in results:
-        if result.proxy == best and _get_spearman(result) > 0:
-            reason = "it ranked these architectures best"
-            if best == DEFAULT_PROXY and results[0].proxy != best:
-                reason = "no proxy ranked these architectures significantly better"
+    first = _find_best(results)
+    anchor = _find_anchor(results)
+    if first is None or _get_spearman(first) <= 0:
+        reason = "no proxy ranked these architectures better than chance"
+    elif first.proxy != best:
+        reason = "no proxy ranked these architectures significantly better"
+    elif anchor is None or anchor.proxy == best:
+        reason = "it ranked these architectures best"
+    else:
+        reason = f"it ranked these architectures significantly better than {anchor.proxy}"
     return f"Search with {typed or best}: {reason}."
 
 
@@ -365,7 +420,7 @@ def _describe_certainty(results: Sequence[ProxyResult], count: int, target: str)
     Args:
         results: All results, best first.
         count: Number of trainings.
-        target: What the trainings are evaluated by: accuracy or AUC.
+        target: What the trainings are evaluated by: accuracy, AUC or R2.
     """
     estimates = []
     for result in results:

@@ -1,11 +1,12 @@
-"""Confirm a search on a table of clicks by short trainings: did the proxy help on these data?
+"""Confirm a search on a table by short trainings: did the proxy help on these data?
 
 After a search, three groups of the same size are trained briefly and compared: the best
 architectures by the proxy, the largest ones and random ones, all from the same records. The
-architecture with the lowest log loss on the validation part then competes with hand-designed
-networks (`references.py`): all are trained on all rows, and the one with the lowest log loss on the
-validation part, found or hand-designed, becomes the winner of the run. A hand-designed network that
-violates a limit of the search cannot win.
+architecture with the lowest loss on the validation part then competes with hand-designed
+networks (`design_trials.py`): all are trained on all rows, and the one with the lowest loss on the
+validation part, searched or hand-designed, becomes the winner of the run. A hand-designed network
+that violates a limit of the search cannot win. Gradient boosting of decision trees is compared with
+the winner, but cannot win, because an export needs a network.
 
 On images, a contest takes the place of the confirmation (`contest.py`).
 
@@ -20,7 +21,7 @@ from untrained.config import SearchConfig
 from untrained.data import DataSource
 from untrained.data.parts import TRAIN
 from untrained.progress import ProgressCallback
-from untrained.reports.confirmation_result import FOUND, Confirmation
+from untrained.reports.confirmation_result import SEARCHED, Confirmation
 from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking
@@ -28,14 +29,18 @@ from untrained.seeds import derive_seed
 from untrained.spaces import Space
 from untrained.training.result import TrainingResult
 from untrained.types import Arch, Record
-from untrained.workflows.reference_limits import describe_violation, measure_reference
-from untrained.workflows.references import (
+from untrained.workflows.design_limits import describe_violation, measure_design
+from untrained.workflows.design_trials import (
     TrainingTrials,
     choose_by_validation,
     shorten_recipe,
     thin_part,
 )
 
+# Fraction of the time for the short trainings; the rest is for the comparison on all rows.
+SHORT_TRAINING_SHARE = 0.4
+# Fraction of the time after them for the networks; the rest is for gradient boosting.
+REFERENCE_SHARE = 0.9
 _GROUP_TEXTS = {
     "params": "the largest of the same records",
     "random": "sampled from the same records",
@@ -47,7 +52,7 @@ class ConfirmationTrainings:
     """The short trainings of a confirmation.
 
     Attributes:
-        results: AUC in per cent, of the trainings that finished.
+        results: AUC, accuracy or R2 in per cent, of the trainings that finished.
         scores: The scores that decide the winner, by architecture; higher is better.
         epochs: Length of each training.
         samples: Number of samples that each training sees.
@@ -68,6 +73,7 @@ def confirm_ranking(
     space: str | Space,
     source: DataSource,
     on_progress: ProgressCallback | None = None,
+    seconds: float | None = None,
 ) -> Confirmation | None:
     """Briefly train the best, the largest and random architectures, and save which network wins.
 
@@ -76,8 +82,9 @@ def confirm_ranking(
         ranking: The ranking of the search.
         records: The records of the search.
         space: The space, or its name.
-        source: The table of clicks.
+        source: The table.
         on_progress: Called after every training.
+        seconds: How long all trainings may take; None for no limit.
 
     Returns:
         The confirmation, or None if no short training finished.
@@ -98,52 +105,79 @@ def confirm_ranking(
     trials = TrainingTrials(
         space, config.data, source, config.seed, compute, run.folder, on_progress
     )
-    results = trials.validate(archs)
+    short_training_seconds = None
+    design_seconds = None
+    if seconds is not None:
+        short_training_seconds = SHORT_TRAINING_SHARE * seconds
+    results = trials.train_candidates(archs, short_training_seconds)
     if not results:
         return None
-    aucs = {}
+    qualities = {}
     scores = {}
     for arch, result in results.items():
-        aucs[arch] = 100 * result["auc"]
+        qualities[arch] = 100 * result[source.task.kind.quality]
         scores[arch] = -result["loss"]
     rows = len(thin_part(source.parts[TRAIN]))
-    epochs = shorten_recipe(rows).epochs
-    trainings = ConfirmationTrainings(aucs, scores, epochs, rows, perf_counter() - start)
-    confirmation = conclude_confirmation(groups, trainings, run)
+    epochs = shorten_recipe(rows, trials.recipe).epochs
+    trainings = ConfirmationTrainings(qualities, scores, epochs, rows, perf_counter() - start)
+    confirmation = replace(
+        conclude_confirmation(groups, trainings, run),
+        task=source.task.kind.name,
+        label_std=source.task.target_std,
+    )
     # Saved before the long comparison, so that an interruption does not lose the winner.
     confirmation.save(run.folder)
-    found = max(scores, key=lambda arch: scores[arch])
-    confirmation = _compete_with_references(confirmation, found, trials, config, records)
-    confirmation = replace(confirmation, seconds=perf_counter() - start)
+    best_arch = max(scores, key=lambda arch: scores[arch])
+    if seconds is not None:
+        remaining_seconds = max(0.0, seconds - (perf_counter() - start))
+        design_seconds = REFERENCE_SHARE * remaining_seconds
+    confirmation, winner = _compete_with_designs(
+        confirmation, best_arch, trials, config, records, design_seconds
+    )
+    # Saved before the last comparison, in which nothing can win.
+    confirmation.save(run.folder)
+    boosting_seconds = None
+    if seconds is not None:
+        boosting_seconds = max(0.0, seconds - (perf_counter() - start))
+    boosting = trials.compare_with_boosting(winner, boosting_seconds)
+    confirmation = replace(
+        confirmation,
+        entries=(*confirmation.entries, boosting),
+        seconds=perf_counter() - start,
+    )
     return confirmation.save(run.folder)
 
 
-def _compete_with_references(
+def _compete_with_designs(
     confirmation: Confirmation,
-    found: Arch,
+    best_arch: Arch,
     trials: TrainingTrials,
     config: SearchConfig,
     records: Sequence[Record],
-) -> Confirmation:
+    seconds: float | None,
+) -> tuple[Confirmation, TrainingResult | str]:
     """Train the best architecture and hand-designed networks on all rows, and choose the winner.
 
     The training of the winner is in the run folder afterwards.
+
+    Returns:
+        The confirmation, and the training of the winner, or why it failed.
     """
-    outcomes = trials.train_with_references(found)
+    outcomes = trials.train_with_designs(best_arch, seconds=seconds)
     limit_values = {}
     violations = {}
     for name in outcomes:
-        if name == FOUND:
+        if name == SEARCHED:
             # The search has proposed only architectures that satisfy the limits.
             continue
-        limit_values[name] = measure_reference(name, trials.source.task, config, records)
+        limit_values[name] = measure_design(name, trials.source.task, config, records)
         violation = describe_violation(limit_values[name], config.limit_texts)
         if violation:
             violations[name] = violation
     winner = choose_by_validation(outcomes, violations)
     training = outcomes[winner]
     if isinstance(training, TrainingResult):
-        trials.deliver_training(training)
+        trials.copy_winner_training(training)
     entries = []
     for entry in trials.compare_networks(outcomes, winner):
         entry = replace(
@@ -153,9 +187,15 @@ def _compete_with_references(
         )
         entries.append(entry)
     reference = ""
-    if winner != FOUND:
+    if winner != SEARCHED:
         reference = winner
-    return replace(confirmation, entries=tuple(entries), reference=reference)
+    constant = ""
+    if isinstance(training, TrainingResult):
+        constant = training.constant_text
+    confirmation = replace(
+        confirmation, entries=tuple(entries), reference=reference, constant=constant
+    )
+    return confirmation, training
 
 
 def choose_groups(
@@ -180,7 +220,7 @@ def choose_groups(
     with_size = [arch for arch in ranked if arch in sizes]
     largest_first = sorted(with_size, key=lambda arch: -sizes[arch])
     config = run.config
-    # Each architecture has a random number of its own, so that the choice of the others stays the
+    # Each architecture has its own random number, so that the choice of the others stays the
     # same if one drops out.
     random_numbers = {}
     for arch in ranked:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from untrained.data import SOURCES, DataSource
 from untrained.formatting import format_count
+from untrained.types import BINARY, REGRESSION
 
 
 def describe_data(data: str, source: DataSource) -> str:
@@ -21,7 +22,13 @@ def describe_data(data: str, source: DataSource) -> str:
         title = path.resolve().name
     count = sum(len(part) for part in source.parts.values())
     task = source.task
-    if task.loss == "bce":
+    if task.kind == BINARY:
         return f"{title}: {format_count(count, 'row')}"
-    noun = "picture" if len(task.input_shape) == 3 else "sample"
+    if task.kind == REGRESSION:
+        return f"{title}: regression, {format_count(count, 'row')}"
+    noun = "sample"
+    if len(task.input_shape) == 3:
+        noun = "picture"
+    elif task.is_table:
+        noun = "row"
     return f"{title}: {task.num_classes:,} classes, {format_count(count, noun)}"

@@ -72,7 +72,7 @@ def export(
 
     Args:
         network: A run folder (its winner, with the trained weights if it has been trained), an
-            architecture or its text, a module, or a reference to a factory such as
+            architecture, an architecture string, a module, or a reference to a factory such as
             "./my_net.py:make_net".
         out: The folder to write.
         space: The search space of an architecture.
@@ -96,6 +96,8 @@ def export(
         >>> result.missing
         {}
     """
+    if isinstance(out, nn.Module):
+        raise UsageError("the network comes first and the folder second: export(model, 'folder')")
     if num_classes is not None:
         num_classes = parse_count(num_classes, "num_classes", 1, MAX_CLASSES)
     if input_shape is not None:

@@ -33,9 +33,9 @@ from untrained.workflows.subject import (
     PSEUDO_SPACES,
     Subject,
     find_space_of,
-    is_click_network,
+    is_ctr_design,
     load_source_for,
-    make_click_arch,
+    make_ctr_design_arch,
 )
 from untrained.workflows.timm_models import is_timm_name
 from untrained.workflows.train_subject import find_run_folder, parse_subject
@@ -53,7 +53,7 @@ class _Request:
         folder: The folder that the user named, or None.
         training: The content of `train.json` in the folder; empty without a training.
         run: The run in the folder.
-        standing: The place of the winner in the ranking of the run; None for a hand-designed one.
+        standing: The row of the winner in the ranking of the run; None for a hand-designed one.
     """
 
     network: Any
@@ -200,7 +200,7 @@ def _read_folder(
         training = {}
     if winner.reference:
         return _Request(
-            network=make_click_arch(winner.reference),
+            network=make_ctr_design_arch(winner.reference),
             space=space,
             data=data or winner.data,
             input_shape=input_shape or winner.input_shape,
@@ -267,7 +267,7 @@ def _choose_space_of_training(
 
 def _check_factory_of_training(arch: str, code: str | None, folder: Path) -> None:
     """Refuse a network without a space if it cannot be rebuilt or its code must not run."""
-    if is_timm_name(arch) or is_click_network(arch):
+    if is_timm_name(arch) or is_ctr_design(arch):
         return
     weights = f"{folder}/{WEIGHTS_FILE}"
     if not is_reference(arch):
@@ -439,7 +439,7 @@ def _read_weights(file: Path) -> Any:
         try:
             return safetensors.load_file(file)
         except Exception as error:
-            # The package raises exceptions of its own for damaged files.
+            # The package raises its own exceptions for damaged files.
             raise UsageError(f"{file} is not a safetensors file: {error}") from error
     try:
         return load_tensors(file)

@@ -1,6 +1,7 @@
 """Choose how the winner of a contest is trained: on all samples, for the time that is left."""
 
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from untrained.reports.contest_result import Contest
@@ -9,8 +10,11 @@ from untrained.training.folder import read_training_key
 from untrained.training.recipes import format_recipe, load_recipe
 from untrained.workflows.contest import get_weights_path
 
-# Longest training in epochs. With more, small networks gain nothing.
+# Longest training in epochs. With more, small networks gain nothing. Few samples are few steps per
+# epoch, so they may have more epochs, until they have as many steps as 2,000 samples.
 MAX_EPOCHS = 200
+MAX_SMALL_DATA_EPOCHS = 600
+ENOUGH_STEPS = 6000
 
 
 @dataclass(frozen=True)
@@ -18,15 +22,19 @@ class FinalTraining:
     """Arguments of `train` for the winner of a contest.
 
     Attributes:
-        recipe: What to type for the recipe.
+        recipe: What to type for the recipe; None for that of the earlier training or the default.
         start: File of the weights to begin with; None for fresh ones.
+        refit: Which parts it is trained on, see `train`.
     """
 
-    recipe: str
+    recipe: str | None
     start: Path | None
+    refit: bool | str = True
 
 
-def plan_final_training(folder: Path, seconds: float | None) -> FinalTraining | None:
+def plan_final_training(
+    folder: Path, seconds: float | None, refit: bool | str | None = None
+) -> FinalTraining | None:
     """Plan the training of the winner of a run.
 
     It continues with the weights of the contest, on the training and the validation part. If such a
@@ -35,6 +43,8 @@ def plan_final_training(folder: Path, seconds: float | None) -> FinalTraining | 
     Args:
         folder: The run folder.
         seconds: Longest duration; None for the length of the recipe.
+        refit: Which parts to train on, see `train`; None for those of the training that was begun
+            before, or else the training and the validation part.
 
     Returns:
         The plan, or None if the run has no contest.
@@ -47,12 +57,29 @@ def plan_final_training(folder: Path, seconds: float | None) -> FinalTraining | 
         start = None
     recipe = load_recipe(contest.recipe).with_options(rate=contest.winning_entry.rate)
     former_key = read_training_key(folder)
+    is_begun = False
     if former_key is not None and former_key.arch == contest.winner and former_key.refit:
-        return FinalTraining(format_recipe(former_key.recipe), start)
+        is_begun = refit is None or refit == former_key.refit
+    if former_key is not None and is_begun:
+        return FinalTraining(format_recipe(former_key.recipe), start, former_key.refit)
     if seconds is not None:
+        if refit == "all":
+            # There are two trainings, and the second one has more samples.
+            seconds = seconds / 2
         epochs = int(seconds / estimate_epoch_seconds(contest))
-        recipe = recipe.with_options(epochs=max(1, min(epochs, MAX_EPOCHS)))
-    return FinalTraining(recipe.label, start)
+        samples = contest.train_samples + contest.val_samples
+        epochs = max(1, min(epochs, choose_max_epochs(samples, recipe.batch)))
+        # A short training must not spend its epochs on raising the rate.
+        warm_up = min(recipe.warm_up, epochs / 10)
+        recipe = recipe.with_options(epochs=epochs, warm_up=warm_up)
+    return FinalTraining(recipe.label, start, refit or True)
+
+
+def choose_max_epochs(samples: int, batch: int) -> int:
+    """Return the longest useful training in epochs."""
+    steps_per_epoch = max(1, samples // batch)
+    epochs = ceil(ENOUGH_STEPS / steps_per_epoch)
+    return min(max(MAX_EPOCHS, epochs), MAX_SMALL_DATA_EPOCHS)
 
 
 def estimate_epoch_seconds(contest: Contest) -> float:
@@ -60,3 +87,15 @@ def estimate_epoch_seconds(contest: Contest) -> float:
     last_round = contest.winning_entry.rounds[-1]
     sample_seconds = last_round.seconds / last_round.epochs / last_round.samples
     return sample_seconds * (contest.train_samples + contest.val_samples)
+
+
+def estimate_longest_training(samples: int, step_seconds: float, batch: int) -> float:
+    """Return how long the training of a winner takes if it has as many epochs as are useful.
+
+    Args:
+        samples: Number of samples.
+        step_seconds: How long a step takes.
+        batch: Batch size.
+    """
+    steps_per_epoch = max(1, samples // batch)
+    return choose_max_epochs(samples, batch) * steps_per_epoch * step_seconds

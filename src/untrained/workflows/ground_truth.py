@@ -21,7 +21,7 @@ from untrained.data import DataSource, load_data, set_input_size
 from untrained.errors import UsageError
 from untrained.formatting import format_count
 from untrained.seeds import make_generator
-from untrained.spaces import load_space
+from untrained.spaces import Space, get_space_name, load_space
 from untrained.types import Arch, Task
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ class GroundTruth:
     Attributes:
         table: The table.
         metric: The metric of the known results.
-        space: Name of the space, with options, for `load_space`.
+        space: Name of the space, with options.
+        named_space: What worker processes load the space from: its name, or a space of the user
+            that has no name to load it by.
         task: The task that the networks were trained for.
         archs: The architectures.
         values: The known result of each architecture, with a sign such that higher is better.
@@ -54,6 +56,7 @@ class GroundTruth:
     table: BenchmarkTable
     metric: Metric
     space: str
+    named_space: str | Space
     task: Task
     archs: tuple[Arch, ...]
     values: tuple[float, ...]
@@ -114,7 +117,7 @@ def load_ground_truth(
 
 
 def load_user_ground_truth(
-    space: str,
+    space: str | Space,
     table: "str | Path | pd.DataFrame",
     metric: str | None,
     samples: int,
@@ -123,7 +126,7 @@ def load_user_ground_truth(
     """Sample architectures from a table of the user.
 
     Args:
-        space: Name of the space.
+        space: The space, or its name.
         table: A CSV or parquet file, or a pandas DataFrame.
         metric: Name of the column with results; None for the accuracy.
         samples: Number of architectures.
@@ -140,7 +143,7 @@ def load_user_ground_truth(
 def _sample_table(
     table: BenchmarkTable,
     truth_metric: Metric,
-    space_name: str,
+    space: str | Space,
     task: Task,
     samples: int,
     seed: int,
@@ -151,12 +154,13 @@ def _sample_table(
     ]
     rng = make_generator("bench", table.name, truth_metric.name, seed)
     indices = rng.permutation(len(texts))[:samples]
-    parse = load_space(space_name).parse
+    parse = load_space(space).parse
     archs = tuple(parse(texts[index]) for index in sorted(indices))
     values = []
     for value in table.read_values(archs, truth_metric):
         values.append(orient_score(float(value), truth_metric.higher_is_better))
-    return GroundTruth(table, truth_metric, space_name, task, archs, tuple(values))
+    space_name = get_space_name(space)
+    return GroundTruth(table, truth_metric, space_name, space, task, archs, tuple(values))
 
 
 def load_benchmark_data(

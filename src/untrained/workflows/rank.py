@@ -12,7 +12,7 @@ from functools import partial
 from inspect import Parameter, isclass, signature
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Unpack
+from typing import Any, TypeGuard, Unpack
 
 import numpy as np
 from torch import nn
@@ -43,7 +43,7 @@ class Certainty:
     Attributes:
         low: Lower end of the 95 % interval of its score.
         high: Upper end.
-        tied: Whether it cannot be told apart from the first network.
+        tied: Whether it is not significantly worse than the first network.
     """
 
     low: float
@@ -69,9 +69,9 @@ class ModelRanking:
         """Return one row per network, best first, failures last.
 
         A row contains the place, the mean of each proxy over the seeds, the 95 % interval of the
-        first proxy (`low` and `high`), whether the network cannot be told apart from the first one
-        (`tied`), and the error of a network without a place. Interval and `tied` are None if they
-        are unknown, see `compute_certainties`.
+        first proxy (`low` and `high`), whether the network is not significantly worse than the
+        first one (`tied`), and the error of a network without a place. Interval and `tied` are None
+        if they are unknown, see `compute_certainties`.
         """
         means: dict[str, dict[str, float]] = {}
         for proxy in self.proxies:
@@ -103,9 +103,10 @@ class ModelRanking:
     def compute_certainties(self) -> dict[str, Certainty]:
         """Return how certain the places by the first proxy are, by network.
 
-        A consensus draws its members again: two networks cannot be told apart if their order
-        changes in more than 2.5 % of the draws. Another proxy uses the spread over the seeds. With
-        one seed nothing is known about it, and the result is empty.
+        For a consensus, the members are bootstrapped: a network is not significantly worse than the
+        first one if their order changes in more than 2.5 % of the draws. For another proxy, the
+        spread over the seeds is used. With one seed nothing is known about it, and the result is
+        empty.
         """
         standings = self._rank(self.proxies[0]).standings
         certainties = {}
@@ -131,7 +132,8 @@ class ModelRanking:
         ties = sum(certainty.tied for certainty in self.compute_certainties().values())
         if ties:
             networks = format_count(ties, "network")
-            sentences.append(f"= {networks} cannot be told apart from the first (95 %)")
+            verb = "is" if ties == 1 else "are"
+            sentences.append(f"= {networks} {verb} not significantly worse than the best (95 %)")
         fitted = self._fit_consensus()
         if fitted is not None:
             facts = fitted.describe()
@@ -209,8 +211,8 @@ def rank(
     """Rank networks by the first proxy, and report the other proxies and the sizes too.
 
     The default, `consensus`, compares the networks with each other: the first 64 of them are its
-    reference sample. So its scores change with the list of networks, unlike in a search, which
-    samples a reference of its own.
+    reference sample. So its scores change with the list of networks. In a search they do not,
+    because the reference is a sample of the space.
 
     Args:
         networks: Files with factories such as "./models.py", patterns such as "timm:resnet*", or
@@ -220,7 +222,8 @@ def rank(
         **options: Further options, as for `score`, see `ScoreOptions`.
 
     Returns:
-        The networks, best first, with intervals and the networks that cannot be told apart.
+        The networks, best first, with intervals and marks for those that are not significantly
+        worse than the best.
 
     Raises:
         UsageError: There is no network in the files, or only one for a proxy that compares
@@ -288,13 +291,13 @@ def _try_factories(file: str) -> tuple[list[str], list[tuple[str, str]]]:
     return names, errors
 
 
-def _is_factory(member: Any) -> bool:
+def _is_factory(member: object) -> TypeGuard[Callable[[], object]]:
     """Return whether an object can be called without arguments and may return a network."""
     is_module_class = isclass(member) and issubclass(member, nn.Module)
-    if not isinstance(member, FunctionType | partial) and not is_module_class:
+    is_function = isinstance(member, FunctionType | partial)
+    if not callable(member) or not (is_function or is_module_class):
         return False
-    factory: Callable[..., Any] = member
-    for parameter in signature(factory).parameters.values():
+    for parameter in signature(member).parameters.values():
         is_variadic = parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         if parameter.default is Parameter.empty and not is_variadic:
             return False

@@ -1,7 +1,7 @@
 """`report(folder)`: write the HTML report of a run folder."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from untrained.benchmarks.result import FILE as BENCHMARK_FILE
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.benchmarks.statistics import orient_score
+from untrained.drawings.diagrams import Diagram, read_diagram
 from untrained.errors import UsageError
 from untrained.files import write_atomically
 from untrained.names import parse_call
@@ -31,12 +32,19 @@ from untrained.reports.search_summary import (
     WorkerTimes,
 )
 from untrained.runs.folder import RunFolder
-from untrained.runs.ranking import Ranking, compute_fitnesses
-from untrained.runs.reference import describe_consensus
+from untrained.runs.ranking import Ranking, collect_columns, compute_fitnesses
+from untrained.runs.reference import choose_advice, describe_consensus
+from untrained.runs.session import FILE as SESSION_FILE
+from untrained.runs.session import Session, read_session
 from untrained.runs.trace import read_prediction, read_trace
-from untrained.runs.winner import RunRanking, find_winner, read_ranking, read_reference_name
+from untrained.runs.winner import (
+    RunRanking,
+    find_winner,
+    rank_run,
+    read_ranking,
+    read_winning_design,
+)
 from untrained.spaces import SPACES, Space
-from untrained.spaces.core.diagrams import Diagram, read_diagram
 from untrained.strategies.nsga2 import find_pareto_front
 from untrained.training.checkpoint import WEIGHTS_FILE
 from untrained.training.result import TRAINING_FILE, TrainingResult
@@ -44,6 +52,8 @@ from untrained.types import Arch, Record
 
 REPORT_FILE = "report.html"
 RUN_FILE = "run.json"
+# The page of a run in progress reloads after this time.
+RELOAD_SECONDS = 5
 
 
 def report(folder: str | Path) -> Path:
@@ -67,8 +77,25 @@ def report(folder: str | Path) -> Path:
         'report.html'
     """
     folder = parse_path(folder, "folder")
+    return write_report(folder)
+
+
+def write_report(folder: Path, reload_seconds: int | None = None) -> Path:
+    """Write `report.html` of a run folder.
+
+    Args:
+        folder: The run folder.
+        reload_seconds: The page reloads after this time; None if nothing follows. The page of a run
+            that another process works on always reloads.
+
+    Returns:
+        The path of the report.
+
+    Raises:
+        UsageError: The folder contains no run, or its files are damaged.
+    """
     try:
-        page = _render_page(folder)
+        page = _render_page(folder, reload_seconds)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         # Files of a folder may contain anything: text instead of a number, or a list that is too
         # short.
@@ -82,7 +109,27 @@ def report(folder: str | Path) -> Path:
     return path
 
 
-def read_outcome(folder: str | Path) -> dict[str, Any]:
+def refresh_report_of_killed_run(folder: Path) -> None:
+    """If the run was killed, rewrite its report so that it no longer reloads.
+
+    Args:
+        folder: The folder of any run.
+
+    Raises:
+        UsageError: The files of the run are damaged.
+    """
+    session = read_session(folder)
+    if session is None or session.is_running:
+        return
+    page = folder / REPORT_FILE
+    killed_at = (folder / SESSION_FILE).stat().st_mtime
+    # A report that was written later already says so. The page itself follows within a second.
+    if page.is_file() and page.stat().st_mtime > killed_at + 1.0:
+        return
+    write_report(folder)
+
+
+def read_run_outcome(folder: str | Path) -> dict[str, Any]:
     """Read the result of a search or a training as plain data for `--json`.
 
     Returns:
@@ -102,7 +149,7 @@ def read_outcome(folder: str | Path) -> dict[str, Any]:
         result = dict.fromkeys(names)
         if winner:
             result["best"] = str(winner.arch)
-            result["winner"] = read_reference_name(run) or str(winner.arch)
+            result["winner"] = read_winning_design(run) or str(winner.arch)
         if contest:
             result["contest"] = contest.to_summary()
         if confirmation:
@@ -114,7 +161,7 @@ def read_outcome(folder: str | Path) -> dict[str, Any]:
     return result
 
 
-def _render_page(folder: str | Path) -> str:
+def _render_page(folder: str | Path, reload_seconds: int | None) -> str:
     if Path(folder, BENCHMARK_FILE).is_file():
         return render_benchmark_page(BenchmarkResult.read(folder))
     if Path(folder, RESULT_FILE).is_file():
@@ -124,7 +171,42 @@ def _render_page(folder: str | Path) -> str:
         if training:
             return render_training_page(training)
     run = RunFolder.read(folder)
-    return render_search_page(summarise_run(run, read_ranking(run)))
+    session = read_session(folder)
+    if not run.store.is_file() and session is not None:
+        # Nothing was measured before the process was killed.
+        ranked = rank_run(run, [])
+    else:
+        ranked = read_ranking(run)
+    summary = summarise_run(run, ranked)
+    if session is not None and session.is_running:
+        ending = f"The search is running ({session.text}). This is what it has stored so far."
+        summary = replace(summary, ending=ending, stopped_early=False)
+        reload_seconds = RELOAD_SECONDS
+    elif session is not None:
+        ending = describe_killed_session(session)
+        summary = replace(summary, ending=ending, stopped_early=True)
+    elif reload_seconds is not None:
+        ending = "The winner is being trained. This page reloads."
+        summary = replace(summary, ending=ending, stopped_early=False)
+    return render_search_page(summary, reload_seconds)
+
+
+def describe_killed_session(session: Session) -> str:
+    """Return that the last session was killed and where, in a sentence."""
+    return (
+        f"The last session was killed ({session.text}). What was finished is kept, and the same "
+        "command resumes."
+    )
+
+
+def make_search_title(run: RunFolder) -> str:
+    """Return the title of the page of a search."""
+    return run.data_title or f"Architecture search for {run.config.data}"
+
+
+def format_now() -> str:
+    """Return the local date and time, as pages show it."""
+    return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 def _read_training(folder: str | Path) -> TrainingResult | None:
@@ -154,16 +236,21 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
                 source=row.get("source", ""),
             )
         )
+    other_columns = collect_columns(records, run.additional)
     peaks = [record.peak_bytes for record in records if record.peak_bytes]
+    confirmation = Confirmation.read(run)
+    contest = Contest.read(run)
+    advice = choose_advice(has_trained=contest is not None or confirmation is not None)
     return SearchSummary(
-        title=run.data_title or f"Architecture search for {config.data}",
+        title=make_search_title(run),
         command=run.to_command(),
         space=config.space,
         space_size=space.size if space else run.space_size,
         proxy=config.score_name,
         proxy_about=run.about,
         higher_is_better=run.higher_is_better,
-        ranking=tuple(_list_ranked(ranking, records)),
+        ranking=tuple(_list_ranked(ranking, records, other_columns)),
+        other_proxies=tuple(other_columns),
         failed=tuple(failed),
         diagram=_make_diagram(space, run, ranked),
         settings=_list_settings(run),
@@ -172,7 +259,7 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         workers=tuple(_read_worker(row) for row in run.workers),
         peak_bytes=max(peaks, default=None),
         notes=tuple(dict.fromkeys(record.note for record in records if record.note)),
-        consensus=tuple(_summarise_consensus(facts) for facts in run.aggregates),
+        consensus=tuple(_summarise_consensus(facts, advice) for facts in run.aggregates),
         screening=run.describe_screening(arch_count, len(ranking.standings) + len(ranking.failed)),
         scores_in_order=tuple(_list_scores_in_order(ranking, records, run.measure)),
         tradeoff=_make_tradeoff(run, ranking, records),
@@ -182,19 +269,24 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         seeds=config.seeds,
         stopped_early=run.stopped_early,
         ending=run.describe_end(bool(ranking.standings)),
-        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-        confirmation=Confirmation.read(run),
-        contest=Contest.read(run),
+        made_on=format_now(),
+        confirmation=confirmation,
+        contest=contest,
         training=_read_training(run.folder),
     )
 
 
-def _summarise_consensus(facts: dict[str, Any]) -> ConsensusSummary:
-    """Return the weights and the agreement of a consensus, from the facts in `run.json`."""
+def _summarise_consensus(facts: dict[str, Any], advice: str) -> ConsensusSummary:
+    """Return the weights and the agreement of a consensus, from the facts in `run.json`.
+
+    Args:
+        facts: The facts.
+        advice: What to do if the members hardly agree.
+    """
     weights = sorted(facts["weights"].items(), key=lambda item: -item[1])
     return ConsensusSummary(
         label=str(facts["label"]),
-        description=describe_consensus(facts),
+        description=describe_consensus(facts, advice),
         reference_size=int(facts["reference_size"]),
         weights=tuple((str(name), float(weight)) for name, weight in weights),
         left_out=tuple((str(name), str(reason)) for name, reason in facts["left_out"].items()),
@@ -240,7 +332,11 @@ def _sum_costs(run: RunFolder, records: Sequence[Record]) -> dict[str, float]:
     return costs
 
 
-def _list_ranked(ranking: Ranking, records: Sequence[Record]) -> list[RankedArch]:
+def _list_ranked(
+    ranking: Ranking,
+    records: Sequence[Record],
+    other_columns: Mapping[str, Mapping[Arch, float | None]],
+) -> list[RankedArch]:
     sizes: dict[tuple[Arch, str], float | None] = {}
     for record in records:
         if record.proxy in ("params", "flops"):
@@ -257,6 +353,7 @@ def _list_ranked(ranking: Ranking, records: Sequence[Record]) -> list[RankedArch
                 flops=sizes.get((standing.arch, "flops")),
                 margin=standing.margin,
                 tied=standing.tied,
+                others=tuple(column.get(standing.arch) for column in other_columns.values()),
             )
         )
     return rows

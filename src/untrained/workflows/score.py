@@ -1,7 +1,7 @@
 """`score(...)`: score any network at initialisation.
 
-A network is an architecture, its text, a module, a factory in a file of the user, a timm model, or
-a list of them.
+A network is an architecture, an architecture string, a module, a factory in a file of the user, a
+timm model, or a list of them.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from typing import Any, TypedDict, Unpack, overload
 from torch import nn
 
 from untrained.data import DataSource
+from untrained.data.samples import is_samples
 from untrained.engine.devices import check_device
 from untrained.engine.evaluator import make_inline_evaluator
 from untrained.engine.worker_setup import WeightSource
@@ -24,6 +25,7 @@ from untrained.runs.aggregates import compute_aggregates, expand_aggregates
 from untrained.runs.store import Store
 from untrained.spaces import Space
 from untrained.types import Arch, Record, Task
+from untrained.workflows.arguments import check_option_names
 from untrained.workflows.scores import Scores
 from untrained.workflows.subject import (
     PSEUDO_SPACES,
@@ -97,8 +99,8 @@ def score(
     for every seed.
 
     Args:
-        network: A module, an architecture or its text, "file.py:factory", "timm:resnet18", or a
-            list of them.
+        network: A module, an architecture, an architecture string, "file.py:factory",
+            "timm:resnet18", or a list of them.
         data: Inputs or (inputs, targets) as tensors or numpy arrays, a torch Dataset or DataLoader,
             a path, or the name of a data source, such as "cifar10" or "folder:./photos". None for
             embedded data.
@@ -120,6 +122,7 @@ def score(
         >>> scores["params"]
         30730.0
     """
+    check_option_names(score, options, ScoreOptions.__annotations__)
     results, aggregates = _score_each_network(network, proxies, data, **options)
     scores = []
     for records in results:
@@ -164,6 +167,8 @@ def _score_each_network(
     data_root: str | Path | None = None,
 ) -> tuple[list[list[Record]], list[Record]]:
     """Return the records of each network, and the records of aggregates over all networks."""
+    if isinstance(data, nn.Module):
+        raise UsageError("the network comes first and the data second: score(model, inputs)")
     loaded_proxies = _load_proxies(proxies)
     seeds = parse_count(seeds, "seeds")
     device = check_device(device)
@@ -251,6 +256,8 @@ def _load_proxies(proxies: object) -> list[Proxy]:
 def _list_networks(networks: object) -> Iterable[object]:
     if isinstance(networks, nn.Module | Arch | str):
         return [networks]
+    if is_samples(networks):
+        raise unknown_network_error(networks)
     if not isinstance(networks, Iterable):
         raise unknown_network_error(networks)
     return networks

@@ -40,7 +40,7 @@ def score_architectures(
     seeds: Sequence[int],
     compute: ComputeConfig,
     store_path: Path,
-    proxy_names: Mapping[str, str] | None = None,
+    proxy_names_by_measure: Mapping[str, str] | None = None,
     on_progress: ProgressCallback | None = None,
     stage: str = "scoring",
     weights: WeightSource | None = None,
@@ -57,8 +57,8 @@ def score_architectures(
         seeds: Seeds of weights and batches.
         compute: Device, workers and time limit.
         store_path: The SQLite file of the records.
-        proxy_names: Names of the proxies as the user typed them, by measure. Worker processes load
-            the proxies by these names.
+        proxy_names_by_measure: The proxies as the user typed them. Worker processes load the
+            proxies by these names.
         on_progress: Called after every architecture.
         stage: Name of the stage in progress events.
         weights: Initial weights of the networks; None for fresh weights.
@@ -71,7 +71,9 @@ def score_architectures(
     """
     single_proxies = expand_aggregates(proxies)
     batches = SeedBatches.for_proxies(source, single_proxies, seeds)
-    setup = make_worker_setup(space, single_proxies, batches, compute, proxy_names, weights)
+    setup = make_worker_setup(
+        space, single_proxies, batches, compute, proxy_names_by_measure, weights
+    )
     passes = sum(proxy.samples * proxy.cost for proxy in single_proxies)
     network_count = None if passes >= EXPENSIVE_PASSES else len(archs)
     opening = open_executor(setup, compute, network_count, lazy=has_records(store_path))

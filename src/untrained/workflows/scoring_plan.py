@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from untrained.engine.worker import index_proxies
 from untrained.names import is_reference, split_names
@@ -33,7 +32,7 @@ class ScoringPlan:
         pool_proxies: The proxies that score the pool of a strategy that has one.
         screening: The cheap proxies that score all candidates first; None without a screen.
         validation: The measure that ranks architectures instead of `proxy`; None without one.
-        typed_names: The proxies as the user typed them, by measure. Workers load them by these
+        proxy_names_by_measure: The proxies as the user typed them. Workers load them by these
             names.
         aggregates_with_reference: The requested aggregates that compare a candidate with a
             reference sample.
@@ -45,7 +44,7 @@ class ScoringPlan:
     pool_proxies: tuple[Proxy, ...]
     screening: Screening | None
     validation: Validation | None
-    typed_names: dict[str, str]
+    proxy_names_by_measure: dict[str, str]
     aggregates_with_reference: tuple[Proxy, ...] = ()
 
     @property
@@ -74,7 +73,7 @@ class ScoringPlan:
     @property
     def proxy_name(self) -> str:
         """What to type for the proxy: its label, or the file of the user in which it is defined."""
-        typed_name = self.typed_names.get(self.proxy.measure, "")
+        typed_name = self.proxy_names_by_measure.get(self.proxy.measure, "")
         if is_reference(typed_name):
             return typed_name
         return self.proxy.label
@@ -86,7 +85,7 @@ class ScoringPlan:
             objectives.append(_make_fitness(proxy.measure, _is_maximised(proxy)))
         return objectives
 
-    def describe_objectives(self) -> list[dict[str, Any]]:
+    def describe_objectives(self) -> list[dict[str, object]]:
         """Return the same objectives as plain rows for `run.json`; reports do not load proxies."""
         rows = []
         for proxy in self.additional_proxies:
@@ -104,7 +103,7 @@ def make_scoring_plan(
     also: str = "",
     screening: Screening | None = None,
     validation: Validation | None = None,
-    pool_names: Sequence[str] = (),
+    pool_proxy_names: Sequence[str] = (),
 ) -> ScoringPlan:
     """Load the proxies of a search.
 
@@ -113,7 +112,7 @@ def make_scoring_plan(
         also: Names of further proxies to record, separated by commas.
         screening: The cheap proxies that score all candidates first.
         validation: The measure that ranks architectures instead of the proxy.
-        pool_names: Names of the proxies that score a pool; empty for `proxy` alone.
+        pool_proxy_names: Names of the proxies that score a pool; empty for `proxy` alone.
 
     Raises:
         UsageError: There is no such proxy, or two different ones have the same name.
@@ -121,7 +120,7 @@ def make_scoring_plan(
     main_proxy = load_proxy(proxy)
     additional_names = split_names(also)
     additional_proxies = tuple(load_proxy(name) for name in additional_names)
-    pool_proxies = tuple(load_proxy(name) for name in pool_names)
+    pool_proxies = tuple(load_proxy(name) for name in pool_proxy_names)
     if not pool_proxies:
         pool_proxies = (main_proxy,)
     training = None
@@ -145,13 +144,13 @@ def make_scoring_plan(
     names: list[str] = []
     if isinstance(proxy, str):
         names.append(proxy)
-    names.extend(pool_names)
+    names.extend(pool_proxy_names)
     names.extend(additional_names)
     if screening is not None:
         names.extend(screening.names)
-    typed_names = {load_proxy(name).measure: name for name in names}
+    proxy_names_by_measure = {load_proxy(name).measure: name for name in names}
     if validation is not None and training is not None:
-        typed_names[validation.measure] = validation.training_name
+        proxy_names_by_measure[validation.measure] = validation.training_name
     return ScoringPlan(
         proxy=main_proxy,
         proxies=tuple(single_proxies),
@@ -159,7 +158,7 @@ def make_scoring_plan(
         pool_proxies=pool_proxies,
         screening=screening,
         validation=validation,
-        typed_names=typed_names,
+        proxy_names_by_measure=proxy_names_by_measure,
         aggregates_with_reference=tuple(with_reference),
     )
 

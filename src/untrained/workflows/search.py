@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import zip_longest
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -27,15 +28,17 @@ from untrained.config import (
 from untrained.data import DataSource
 from untrained.data.registry import belongs_to_user
 from untrained.data.samples import DATASET_NAME, Samples, is_samples, open_samples
+from untrained.drawings.diagrams import write_diagram
 from untrained.engine import make_worker_setup, open_executor
 from untrained.engine.devices import check_device
 from untrained.engine.executors.base import Executor
 from untrained.engine.failures import catch_failure
 from untrained.engine.worker import Worker
 from untrained.engine.worker_setup import WeightSource
-from untrained.errors import Interrupted, UsageError, unknown_name_error
+from untrained.errors import Interrupted, UsageError
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy
+from untrained.quantities import parse_path, show_value
 from untrained.reports.confirmation_result import Confirmation
 from untrained.reports.contest_result import (
     BEST_PREFIX,
@@ -45,34 +48,53 @@ from untrained.reports.contest_result import (
     Contest,
     ContestEntry,
 )
-from untrained.runs.folder import RunFolder
+from untrained.runs.folder import RunFolder, get_default_confirmations, get_default_effort
 from untrained.runs.ranking import Ranking, choose_winner, make_record_rows
 from untrained.runs.store import Store
 from untrained.runs.trace import write_trace
-from untrained.runs.winner import CONFIRMED, CONTEST, RunRanking, rank_run, read_records
+from untrained.runs.winner import (
+    CONFIRMATION_FILE,
+    CONTEST_FILE,
+    RunRanking,
+    rank_run,
+    read_records,
+)
 from untrained.spaces import Space
-from untrained.spaces.core.diagrams import write_diagram
 from untrained.strategies.driver import DEFAULT_ASK_SIZE
 from untrained.strategies.search_limits import SearchLimits
 from untrained.training.adaptation import adapt_recipe
 from untrained.training.recipes import get_default_recipe_name, load_recipe
+from untrained.training.result import TrainingResult
 from untrained.types import Arch, Failure, Record
+from untrained.workflows.arguments import (
+    check_option_names,
+    check_proxy_argument,
+    check_space_argument,
+)
 from untrained.workflows.confirm import choose_groups, confirm_ranking
-from untrained.workflows.contest import ContestSettings, estimate_max_flops, run_contest
+from untrained.workflows.contest import (
+    ContestSettings,
+    Substitutes,
+    estimate_longest_contest,
+    run_contest,
+)
 from untrained.workflows.data_title import describe_data
+from untrained.workflows.export import ExportResult
+from untrained.workflows.final_training import estimate_longest_training
+from untrained.workflows.live_report import LiveReport
 from untrained.workflows.search_setup import SearchSetup, prepare_search
-from untrained.workflows.time_plan import CONTEST as CONTEST_PHASE
-from untrained.workflows.time_plan import SCORING, TimePlan
+from untrained.workflows.time_plan import CONTEST_PHASE, SCORING, TRAINING, TimePlan
+from untrained.workflows.trainable_size import measure_trainable_size
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from untrained.workflows.winner_export import WinnerTraining
+
 # Architectures to ask for at a time, per worker and per network that it measures in one pass.
 ASK_SIZE_PER_WORKER = 16
-# The contest has this many times `confirm` of the best by score.
+# The contest takes `BEST_FACTOR * confirm` architectures with the best scores.
 BEST_FACTOR = 2
-# Networks that are timed to find out how large a network can be trained in the time.
-TIMED_NETWORKS = 4
 # How the architectures of a group were selected. Any other group is that of a proxy.
 CONTEST_GROUPS = {"params": LARGEST, "random": RANDOM}
 
@@ -87,6 +109,8 @@ class SearchResult:
         ranking: The architectures, best first, and those without a score.
         confirmed: The short trainings of the best on a table, if there were any.
         contest: The contest of the best on images, if there was one.
+        training: The training of the winner, if the search exported it.
+        exported: The export of the winner, if the search exported it.
     """
 
     run: RunFolder
@@ -94,6 +118,13 @@ class SearchResult:
     ranking: Ranking
     confirmed: Confirmation | None = None
     contest: Contest | None = None
+    training: TrainingResult | None = None
+    exported: ExportResult | None = None
+
+    @property
+    def has_winner(self) -> bool:
+        """Whether there is a network to train: something was scored, and no Ctrl-C ended it."""
+        return bool(self.ranking.standings) and self.run.ended != "interrupted"
 
     @property
     def best(self) -> Arch:
@@ -166,7 +197,17 @@ class SearchResult:
 
 
 class SearchOptions(ComputeOptions, total=False):
-    """Further options of `search`; see `SearchConfig` and `ComputeConfig` for their meaning."""
+    """Further options of `search`; see `SearchConfig` and `ComputeConfig` for most of them.
+
+    Attributes:
+        confirm: Choose the winner by short trainings of this many networks per group; 0 for none.
+            The default is 3 on pictures of your own, 5 on tables of your own, else 0.
+        effort: "quick" (15 minutes), "normal" (1 hour) or "thorough" (4 hours). The default is
+            "quick" if pictures of your own are confirmed and `time` is not set, else no limit.
+        export: Train the winner, and export it to this folder.
+        recipe: Recipe of that training; None for the default.
+        refit: "all" to train on all samples in the end, test part included.
+    """
 
     input_size: int | None
     latency_table: str | Path | None
@@ -179,7 +220,10 @@ class SearchOptions(ComputeOptions, total=False):
     also: str
     validate: str
     warm_up: str
-    confirm: int
+    confirm: int | None
+    export: str | Path | None
+    recipe: str | None
+    refit: str | None
     seed: int
     seeds: int
     data_root: str | Path | None
@@ -215,7 +259,8 @@ def search(
             unless the option `latency_table` names a table of another device.
         device: A torch device.
         run: The run folder; None for one under `runs/` that is named after the search.
-        on_progress: Called after every architecture and every step.
+        on_progress: Called after every architecture and every step. Its argument has `stage`,
+            `done`, `total` and `best`, the best architecture so far with its score.
         **options: All other options, see `SearchOptions`.
 
     Returns:
@@ -234,9 +279,13 @@ def search(
         >>> result.best == result.ranking.standings[0].arch
         True
     """
-    for name in options:
-        if name not in SearchOptions.__annotations__:
-            raise unknown_name_error("option of search", name, SearchOptions.__annotations__)
+    check_option_names(search, options, SearchOptions.__annotations__)
+    check_space_argument(space)
+    check_proxy_argument(proxy)
+    export = options.pop("export", None)
+    recipe = options.pop("recipe", None)
+    refit = options.pop("refit", None)
+    confirm = options.pop("confirm", None)
     compute_options: dict[str, Any] = {"device": device}
     search_options: dict[str, Any] = {"run": run}
     for name, value in options.items():
@@ -259,6 +308,13 @@ def search(
         data = DATASET_NAME
     if isinstance(data, Path):
         data = str(data)
+    # The same defaults as those of the command line.
+    if confirm is None:
+        confirm = 0
+        if isinstance(data, str):
+            confirm = get_default_confirmations(data)
+    if confirm and isinstance(data, str) and not {"time", "effort"} & set(options):
+        search_options["effort"] = get_default_effort(data)
     config = SearchConfig(
         space=space,
         proxy=proxy,
@@ -266,10 +322,73 @@ def search(
         budget=budget,
         data=cast(str, data),  # anything else is refused there
         limits=limits or {},
+        confirm=confirm,
         compute=ComputeConfig(**compute_options),
         **search_options,
     )
-    return run_search(config, on_progress, space=space_object, proxy=proxy_object, samples=samples)
+    time_plan = TimePlan.begin(config.time_seconds, config.confirm > 0, export is not None)
+
+    def search_space() -> SearchResult:
+        return run_search(
+            config,
+            on_progress,
+            space=space_object,
+            proxy=proxy_object,
+            samples=samples,
+            time_plan=time_plan,
+        )
+
+    if export is None:
+        _refuse_options_of_export(recipe, refit)
+        return search_space()
+    # Imported here, because this module needs the result of a search.
+    from untrained.workflows.winner_export import WinnerTraining, check_winner_export
+
+    if refit not in (None, "all"):
+        raise UsageError(f"refit is {show_value(refit)}; write refit='all', or leave it out")
+    out = parse_path(export, "export")
+    # A search may take hours, so check first whether its winner can be exported.
+    check_winner_export(out, recipe, config.run)
+    result = search_space()
+    options_of_winner = WinnerTraining(
+        run=result.run.folder,
+        out=out,
+        recipe=recipe,
+        device=config.compute.device,
+        data_root=config.data_root,
+        seconds=time_plan.allot_seconds(TRAINING),
+        refit=refit or "",
+    )
+    return _export_winner(result, options_of_winner, on_progress)
+
+
+def _refuse_options_of_export(recipe: str | None, refit: str | None) -> None:
+    """Refuse options that have no effect without `export`."""
+    for name, value in {"recipe": recipe, "refit": refit}.items():
+        if value is not None:
+            raise UsageError(
+                f"{name} has no effect without export: add export='model', or leave it out"
+            )
+
+
+def _export_winner(
+    result: SearchResult, options: "WinnerTraining", on_progress: ProgressCallback | None
+) -> SearchResult:
+    """Train and export the winner. Without a winner, the result has no export."""
+    from untrained.workflows.winner_export import (
+        announce_winner_export,
+        export_trained_winner,
+        finish_announced_report,
+        train_winner,
+    )
+
+    result = announce_winner_export(result, options.out, options.recipe, options.refit)
+    if not result.has_winner:
+        return result
+    with finish_announced_report(options.run):
+        training = train_winner(options, on_progress)
+        exported = export_trained_winner(options)
+    return replace(result, training=training, exported=exported)
 
 
 def run_search(
@@ -280,6 +399,7 @@ def run_search(
     proxy: Proxy | None = None,
     samples: Samples | None = None,
     on_data: Callable[[DataSource], None] | None = None,
+    on_plan: Callable[[str], None] | None = None,
     time_plan: TimePlan | None = None,
 ) -> SearchResult:
     """Search a space and keep everything in a run folder; the same config resumes.
@@ -291,6 +411,7 @@ def run_search(
         proxy: The proxy itself, if it cannot be loaded by the name in `config`.
         samples: The data, if they are objects in Python.
         on_data: Called with the data before the work begins.
+        on_plan: Called with the division of the time in words, before networks are scored.
         time_plan: How the time is divided among the phases; None if nothing follows the search.
 
     Returns:
@@ -303,9 +424,10 @@ def run_search(
     """
     if time_plan is None:
         time_plan = TimePlan.begin(config.time_seconds, config.confirm > 0, has_training=False)
+    live_report = LiveReport(on_progress)
     setup = prepare_search(
         config,
-        on_progress,
+        live_report.update,
         space=space,
         proxy=proxy,
         samples=samples,
@@ -313,13 +435,21 @@ def run_search(
         scoring_seconds=time_plan.allot_seconds(SCORING),
     )
     run = _open_run(setup)
-    weights = _warm_up(setup, run)
-    with _open_executor(setup, run, weights) as executor:
-        run.save()
-        result = _run_session(setup, run, executor, weights)
-    if setup.config.confirm and result.ranking.standings and result.run.ended != "interrupted":
-        result = _train_best(setup, result, time_plan)
-    return _save_drawing(setup, result)
+    remark = ""
+    if time_plan.describe():
+        remark = f"The plan: {time_plan.describe()}."
+    with live_report.follow(run, remark):
+        run, durations = _limit_training_time(setup, run, time_plan)
+        if on_plan is not None and time_plan.describe():
+            on_plan(time_plan.describe(durations))
+        weights = _warm_up(setup, run)
+        with _open_executor(setup, run, weights) as executor:
+            run.save()
+            result = _run_session(setup, run, executor, weights)
+        if setup.config.confirm and result.has_winner:
+            result = _train_best(setup, result, time_plan)
+        live_report.training_follows = result.has_winner and TRAINING in time_plan.phases
+        return _save_drawing(setup, result)
 
 
 def _open_run(setup: SearchSetup) -> RunFolder:
@@ -334,12 +464,68 @@ def _open_run(setup: SearchSetup) -> RunFolder:
         higher_is_better=criterion.higher_is_better,
         about=criterion.about,
         objectives=objectives,
+        additional=[proxy.measure for proxy in setup.plan.additional_proxies],
         space_size=setup.space.size,
     )
     setup.stages.step_log.open(run.folder, run.describe_search(), setup.budget.total)
     if not run.has_records():
         setup.limits.check()
     return run
+
+
+def _limit_training_time(
+    setup: SearchSetup, run: RunFolder, time_plan: TimePlan
+) -> tuple[RunFolder, dict[str, float]]:
+    """Limit what is proposed to networks that can be trained in the time, if there is a contest.
+
+    A resumed search has the limit of its first session, so that it proposes the same networks.
+
+    Returns:
+        The run, and how long phases will take at most, in seconds, as far as it is known.
+    """
+    config = setup.config
+    durations: dict[str, float] = {}
+    has_contest = config.confirm > 0 and not setup.source.is_table
+    if not has_contest or not setup.strategy_spec.accepts_extra_proposals:
+        return run, durations
+    if run.max_trained_flops is None and not run.has_records():
+        settings = _make_contest_settings(setup, run, time_plan)
+        size = measure_trainable_size(setup.limits.make_size_space(), settings)
+        if size is not None:
+            run = replace(run, max_trained_flops=size.max_flops)
+            # As many entries as there may be: two groups of one size, one of half of it, the best
+            # by score, which are twice as many, and the known designs.
+            entries = ceil(3.5 * config.confirm) + size.designs
+            durations[CONTEST_PHASE] = estimate_longest_contest(
+                entries, size.samples, size.step_seconds, settings.recipe.batch
+            )
+            durations[TRAINING] = estimate_longest_training(
+                size.samples, size.step_seconds, settings.recipe.batch
+            )
+    if run.max_trained_flops is not None:
+        setup.limits.limit_flops(run.max_trained_flops)
+    return run, durations
+
+
+def _make_contest_settings(
+    setup: SearchSetup, run: RunFolder, time_plan: TimePlan
+) -> ContestSettings:
+    """Return how networks are trained in the contest that begins now."""
+    config = setup.config
+    recipe_name = get_default_recipe_name(setup.source.task, belongs_to_user(config.data))
+    recipe = adapt_recipe(load_recipe(recipe_name), setup.source)
+    return ContestSettings(
+        space=setup.named_space,
+        data=config.data,
+        source=setup.source,
+        recipe=recipe,
+        seconds=time_plan.allot_seconds(CONTEST_PHASE),
+        seed=config.seed,
+        compute=replace(config.compute, networks_per_batch=1),
+        folder=run.folder,
+        search_key=run.search_key,
+        final_seconds=time_plan.estimate_training_seconds(),
+    )
 
 
 def _warm_up(setup: SearchSetup, run: RunFolder) -> WeightSource | None:
@@ -372,7 +558,7 @@ def _open_executor(
         plan.all_proxies,
         setup.batches,
         compute,
-        plan.typed_names,
+        plan.proxy_names_by_measure,
         weights,
     )
     network_count = setup.budget.total
@@ -423,8 +609,8 @@ def _run_session(
     run.save()
     write_trace(run.folder, setup.strategy)
     # An earlier contest or confirmation may be of another ranking.
-    (run.folder / CONTEST).unlink(missing_ok=True)
-    (run.folder / CONFIRMED).unlink(missing_ok=True)
+    (run.folder / CONTEST_FILE).unlink(missing_ok=True)
+    (run.folder / CONFIRMATION_FILE).unlink(missing_ok=True)
     return SearchResult(run, ranked.records, ranked.ranking)
 
 
@@ -476,11 +662,11 @@ def _rank_within_latency(
 def _train_best(setup: SearchSetup, result: SearchResult, time_plan: TimePlan) -> SearchResult:
     """Train some architectures briefly; the best of them is the winner.
 
-    On images this is a contest, on a table of clicks a confirmation. Ctrl-C keeps what is finished.
+    On images this is a contest, on a table a confirmation. Ctrl-C keeps what is finished.
     """
     data_title = describe_data(setup.config.data, setup.source)
     run = replace(result.run, data_title=data_title)
-    if setup.source.task.loss == "bce":
+    if setup.source.is_table:
         try:
             confirmation = confirm_ranking(
                 run,
@@ -489,17 +675,17 @@ def _train_best(setup: SearchSetup, result: SearchResult, time_plan: TimePlan) -
                 setup.named_space,
                 setup.source,
                 setup.on_progress,
+                # The winner is trained in the comparison, so it has the time of its training too.
+                time_plan.get_remaining_seconds(),
             )
         except Interrupted:
             return replace(result, run=replace(run, ended="interrupted").save())
         result = replace(result, confirmed=confirmation)
     else:
-        contest = _run_contest(
-            setup,
-            result,
-            time_plan.allot_seconds(CONTEST_PHASE),
-            time_plan.estimate_training_seconds(),
-        )
+        try:
+            contest = _run_contest(setup, result, _make_contest_settings(setup, run, time_plan))
+        except Interrupted:
+            return replace(result, run=replace(run, ended="interrupted").save())
         result = replace(result, contest=contest)
         if contest is not None and contest.ended == "interrupted":
             run = replace(run, ended="interrupted")
@@ -508,11 +694,11 @@ def _train_best(setup: SearchSetup, result: SearchResult, time_plan: TimePlan) -
         setup.limits.use_store(store, run.search_key)
         limit_rows = setup.limits.describe(result.best)
     if result.confirmed is not None and result.confirmed.reference:
-        limit_rows = _describe_limits_of_reference(limit_rows, result.confirmed)
+        limit_rows = _describe_limits_of_design(limit_rows, result.confirmed)
     return replace(result, run=replace(run, limits=limit_rows).save())
 
 
-def _describe_limits_of_reference(
+def _describe_limits_of_design(
     limit_rows: list[dict[str, Any]], confirmation: Confirmation
 ) -> list[dict[str, Any]]:
     """Return the rows of `SearchLimits.describe` with the values of the hand-designed winner."""
@@ -533,64 +719,31 @@ def _describe_limits_of_reference(
 
 
 def _run_contest(
-    setup: SearchSetup, result: SearchResult, seconds: float | None, final_seconds: float | None
+    setup: SearchSetup, result: SearchResult, settings: ContestSettings
 ) -> Contest | None:
     """Run the contest between the best, the largest and random architectures and known designs.
 
     Args:
         setup: The search.
         result: Its result so far.
-        seconds: Longest duration of the contest; None for no limit.
-        final_seconds: Duration of the training of the winner afterwards; None for no limit.
+        settings: How networks are trained.
     """
     run = result.run
-    config = setup.config
-    recipe_name = get_default_recipe_name(setup.source.task, belongs_to_user(config.data))
-    recipe = adapt_recipe(load_recipe(recipe_name), setup.source)
-    settings = ContestSettings(
-        space=setup.named_space,
-        data=config.data,
-        source=setup.source,
-        recipe=recipe,
-        seconds=seconds,
-        seed=config.seed,
-        compute=replace(config.compute, networks_per_batch=1),
-        folder=run.folder,
-        search_key=run.search_key,
-    )
     archs = {str(standing.arch): standing.arch for standing in result.ranking.standings}
-    if final_seconds is not None:
-        result = _leave_out_large(result, settings, archs, final_seconds)
-    entries = _make_entries(result, recipe.rate)
-    return run_contest(entries, archs, settings, setup.on_progress)
+    entries = _make_entries(result, settings.recipe.rate)
 
+    def add_latency(entry: ContestEntry) -> ContestEntry | None:
+        if setup.limits.max_latency is None:
+            return entry
+        with Store(run.store) as store:
+            setup.limits.use_store(store, run.search_key)
+            latency = setup.limits.measure_latency(archs[entry.arch])
+        if latency is None:
+            return None
+        return replace(entry, latency=latency)
 
-def _leave_out_large(
-    result: SearchResult,
-    settings: ContestSettings,
-    archs: Mapping[str, Arch],
-    final_seconds: float,
-) -> SearchResult:
-    """Remove architectures from the ranking that are too large to be trained in the time.
-
-    Known designs stay, and so does everything if nothing else would be left.
-    """
-    flops = {}
-    for record in result.records:
-        if record.proxy == "flops" and record.value is not None:
-            flops[str(record.arch)] = record.value
-    ranked = [text for text in archs if text in flops]
-    timed = [text for text in ranked if text in result.run.known_designs] or ranked
-    timed_flops = {text: flops[text] for text in timed[:TIMED_NETWORKS]}
-    max_flops = estimate_max_flops(timed_flops, archs, settings, final_seconds)
-    standings = []
-    for standing in result.ranking.standings:
-        text = str(standing.arch)
-        if text in result.run.known_designs or flops.get(text, 0.0) <= max_flops:
-            standings.append(standing)
-    if not standings:
-        return result
-    return replace(result, ranking=replace(result.ranking, standings=tuple(standings)))
+    substitutes = Substitutes(_make_candidates(result, settings.recipe.rate), add_latency)
+    return run_contest(entries, archs, settings, setup.on_progress, substitutes)
 
 
 def _choose_contest_groups(
@@ -603,48 +756,91 @@ def _choose_contest_groups(
     """
     count = run.config.confirm
     groups = choose_groups(ranking, records, BEST_FACTOR * count, run)
-    chosen = {}
+    contest_groups = {}
     for name, archs in groups.items():
         if name == "params":
             archs = archs[:count]
         elif name == "random":
             archs = archs[: ceil(count / 2)]
-        chosen[name] = archs
-    return chosen
+        contest_groups[name] = archs
+    return contest_groups
 
 
 def _make_entries(result: SearchResult, rate: float) -> list[ContestEntry]:
-    """Return the entries of the contest, each architecture once."""
+    """Return the entries of the contest, each architecture once, the most promising first.
+
+    The best by score and the known designs alternate, the designs in the order of the space. The
+    largest and random ones follow.
+    """
     run = result.run
     groups = _choose_contest_groups(result.ranking, result.records, run)
+    scored_archs = {str(standing.arch) for standing in result.ranking.standings}
     selections: dict[str, list[str]] = {}
-    for standing in result.ranking.standings:
-        name = run.known_designs.get(str(standing.arch))
-        if name is not None:
-            selections[str(standing.arch)] = [f"{DESIGN_PREFIX}{name}"]
+    designs = []
+    for arch_text, name in run.known_designs.items():
+        if arch_text in scored_archs:
+            selections[arch_text] = [f"{DESIGN_PREFIX}{name}"]
+            designs.append(arch_text)
+    best = []
+    others = []
     for group_name, archs in groups.items():
         text = CONTEST_GROUPS.get(group_name, f"{BEST_PREFIX}{group_name}")
         for arch in archs:
             selections.setdefault(str(arch), []).append(text)
-    sizes = {}
+            if group_name in CONTEST_GROUPS:
+                others.append(str(arch))
+            else:
+                best.append(str(arch))
+    ordered = []
+    for best_arch, design in zip_longest(best, designs):
+        ordered += [best_arch, design]
+    ordered += others
+    sizes = _read_sizes(result.records)
     latencies = {}
     for record in result.records:
-        if record.proxy == "params" and record.value is not None:
-            sizes[str(record.arch)] = int(record.value)
-        elif record.measure.startswith("latency(") and record.value is not None:
+        if record.measure.startswith("latency(") and record.value is not None:
             latencies[str(record.arch)] = record.value
     entries = []
-    for number, (arch_text, texts) in enumerate(selections.items(), 1):
+    # The shorter of the two lists is padded with None.
+    arch_texts = dict.fromkeys(text for text in ordered if text is not None)
+    for number, arch_text in enumerate(arch_texts, 1):
         entry = ContestEntry(
             number=number,
             arch=arch_text,
-            selections=tuple(texts),
+            selections=tuple(selections[arch_text]),
             rate=rate,
             params=sizes.get(arch_text),
             latency=latencies.get(arch_text),
         )
         entries.append(entry)
     return entries
+
+
+def _make_candidates(result: SearchResult, rate: float) -> list[ContestEntry]:
+    """Return the networks after those that enter the contest by score, best first."""
+    config = result.run.config
+    sizes = _read_sizes(result.records)
+    candidates = []
+    for standing in result.ranking.standings[BEST_FACTOR * config.confirm :]:
+        arch_text = str(standing.arch)
+        candidate = ContestEntry(
+            number=0,
+            arch=arch_text,
+            selections=(f"{BEST_PREFIX}{config.score_name}",),
+            rate=rate,
+            params=sizes.get(arch_text),
+        )
+        candidates.append(candidate)
+    return candidates
+
+
+def _read_sizes(records: Sequence[Record]) -> dict[str, int]:
+    """Return numbers of parameters by architecture."""
+    sizes = {}
+    for record in records:
+        if record.proxy == "params" and record.value is not None:
+            sizes[str(record.arch)] = int(record.value)
+    return sizes
 
 
 def _save_drawing(setup: SearchSetup, result: SearchResult) -> SearchResult:

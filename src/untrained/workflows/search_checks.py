@@ -55,9 +55,9 @@ def choose_proxy(strategy: StrategySpec, proxy: str | Proxy) -> str | Proxy:
     Raises:
         UsageError: The user asks for a proxy that the strategy does not use.
     """
-    if not strategy.pool_metrics:
+    if not strategy.pool_proxy_names:
         return proxy
-    own_proxy = strategy.pool_metrics[0]
+    own_proxy = strategy.pool_proxy_names[0]
     if load_proxy(proxy).label not in (DEFAULT_PROXY, own_proxy):
         name = strategy.name
         raise UsageError(
@@ -145,5 +145,5 @@ def check_data(space: Space, task: Task) -> None:
         raise UsageError(
             f"{task.dataset} has rows of {task.input_shape[0]} columns, and networks of "
             f"{space.name} do not accept them ({outcome.detail}); "
-            "for a table use --space nasrec_small"
+            "for a table use --space nasrec_small, or mlp if all its columns are numbers"
         )

@@ -1,4 +1,4 @@
-"""Run one search in a process of its own: `python -m untrained.workflows.search_process`.
+"""Run one search in its own process: `python -m untrained.workflows.search_process`.
 
 The process reads its configuration as one line of JSON from standard input and leaves the result in
 the run folder. An experiment starts several of them at a time.

@@ -22,7 +22,8 @@ from untrained.strategies.screening import Screening
 from untrained.strategies.search_limits import SearchLimits
 from untrained.training.warm_up import WarmUp
 from untrained.types import Arch
-from untrained.workflows.calibrate import read_recommended_proxy
+from untrained.workflows.arguments import check_proxy_argument, check_space_argument
+from untrained.workflows.calibrate import is_auto, read_recommended_proxy
 from untrained.workflows.scoring_plan import ScoringPlan, make_scoring_plan
 from untrained.workflows.search_checks import (
     check_data,
@@ -34,6 +35,7 @@ from untrained.workflows.search_stages import SearchStages
 from untrained.workflows.validation import Validation
 
 # Data with rows instead of pictures.
+NUMBERS_SPACE = "mlp"  # for tables without identifiers
 TABLE_SOURCES = ("csv", "parquet", "criteo", "avazu", "kdd2012", "frappe", "clicks")
 
 
@@ -130,14 +132,25 @@ def prepare_search(
     named_space: str | Space = config.space
     if space is not None:
         named_space = space
+    check_space_argument(named_space)
+    check_proxy_argument(config.proxy)
     loaded_space = load_space(named_space)
     _check_latency_device(config)
-    if config.proxy == "auto":
-        config = replace(config, proxy=read_recommended_proxy(config.space, config.data))
+    if is_auto(config.proxy):
+        recommended = read_recommended_proxy(config.space, config.data, config.proxy)
+        config = replace(config, proxy=recommended)
     budget = Budget(config.budget, scoring_seconds, config.stable, config.top)
     strategy_spec = StrategySpec.parse(config.strategy)
     plan = _plan_scoring(config, strategy_spec, proxy or config.proxy, budget)
 
+    if is_default_space and _lacks_identifiers(config, loaded_space, samples):
+        return prepare_search(
+            replace(config, space=NUMBERS_SPACE),
+            on_progress,
+            proxy=proxy,
+            on_data=on_data,
+            scoring_seconds=scoring_seconds,
+        )
     if is_default_space and config.input_size is None and samples is None:
         config = replace(config, input_size=_propose_input_size(config, loaded_space))
     source = _load_source(config, loaded_space, samples, on_data)
@@ -156,7 +169,7 @@ def prepare_search(
         source=source,
         device=device,
         step_log=stages.step_log,
-        evaluate_pool=stages.score_pool,
+        score_pool=stages.score_pool,
         pool_fitness=plan.pool_fitness,
         other_objectives=plan.list_objectives(),
     )
@@ -165,7 +178,7 @@ def prepare_search(
     if budget == Budget(top=config.top):
         # The user set no budget, time or stability, and some strategies have a budget of their own.
         budget = replace(budget, count=strategy.default_budget)
-    if config.confirm and strategy_spec.proposes_freely:
+    if config.confirm and strategy_spec.accepts_extra_proposals:
         strategy = _add_known_designs(strategy, limits.space, budget)
 
     config = replace(
@@ -195,6 +208,7 @@ def prepare_search(
 def choose_space(data: str) -> str:
     """Return the name of the space that suits data.
 
+    A table without identifiers is known only when it is read; `prepare_search` then takes `mlp`.
     These are networks for pictures of any size on the user's own pictures, networks for tables on
     tables, and NAS-Bench-201 for everything else.
 
@@ -238,9 +252,16 @@ def _plan_scoring(
     screening = None
     if config.screen:
         screening = Screening.parse(config.screen, config.keep, budget)
-    plan = make_scoring_plan(proxy, config.also, screening, validation, strategy.pool_metrics)
+    plan = make_scoring_plan(proxy, config.also, screening, validation, strategy.pool_proxy_names)
     check_plan(strategy, plan, budget)
     return plan
+
+
+def _lacks_identifiers(config: SearchConfig, space: Space, samples: Samples | None) -> bool:
+    """Whether the data are a table of numbers alone, which the default space cannot read."""
+    if samples is not None or choose_space(config.data) != "nasrec_small":
+        return False
+    return not load_data(config.data, space.task, config.data_root).task.vocabularies
 
 
 def _propose_input_size(config: SearchConfig, space: Space) -> int | None:

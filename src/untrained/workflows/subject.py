@@ -8,6 +8,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from inspect import isfunction
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from untrained.config import DEFAULT_DATA
 from untrained.data import DataSource, load_data
-from untrained.data.samples import DATASET_NAME, open_samples
+from untrained.data.samples import DATASET_NAME, is_samples, open_samples
 from untrained.errors import Unscorable, UsageError, is_out_of_memory, unknown_name_error
 from untrained.formatting import format_count
 from untrained.names import (
@@ -29,7 +30,7 @@ from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.spaces import SPACES, Space, fingerprint_space, load_space
 from untrained.spaces.convnet_designs import NAMED_NETWORKS
-from untrained.training.ctr_references import REFERENCES
+from untrained.training.ctr_designs import CTR_DESIGNS
 from untrained.types import Arch, Batch, Task
 from untrained.user_code import is_path
 from untrained.workflows.timm_models import build_timm_model, get_timm_input_shape, is_timm_name
@@ -40,7 +41,7 @@ PSEUDO_SPACES = ("module", "factory", "timm", "reference")
 _OPEN_TASK = Task("", (), 0)
 _FINGERPRINT_LENGTH = 16
 # Networks that users may name: hand-designed ones for pictures and for tables.
-KNOWN_NAMES = (*NAMED_NETWORKS, *REFERENCES)
+KNOWN_NAMES = (*NAMED_NETWORKS, *CTR_DESIGNS)
 
 Network = nn.Module | Arch | str
 
@@ -82,9 +83,9 @@ def load_subject(
     """Load a network in one of the forms that a user can name.
 
     Args:
-        network: A module, the name of a factory or of a timm model, an architecture or its text, or
-            the name of a known network such as "resnet18".
-        space: The space of architectures that are named by their text.
+        network: A module, the name of a factory or of a timm model, an architecture, an
+            architecture string, or the name of a known network such as "resnet18".
+        space: The space of architecture strings.
         device: Device on which the network is built.
         copy_module: Whether `build` returns copies of a module, because they will be trained.
 
@@ -94,8 +95,8 @@ def load_subject(
     if isinstance(network, nn.Module):
         return _load_module(network, device, copy_module)
     network = replace_known_name(network)
-    if is_click_network(network):
-        return _load_click_network(str(network))
+    if is_ctr_design(network):
+        return _load_ctr_design(str(network))
     if isinstance(network, str) and is_timm_name(network):
         return _load_timm_model(network)
     if isinstance(network, str) and is_reference(network):
@@ -138,6 +139,26 @@ def _parse_arch(text: str, space: str | Space) -> Arch:
 
 def unknown_network_error(network: object) -> UsageError:
     """Make the error for an object that is not a network."""
+    kind = type(network).__name__
+    if is_samples(network):
+        return UsageError(
+            f"a {kind} is data, not a network: the network comes first, as in score(model, inputs) "
+            "and train(model, 'digits')"
+        )
+    if isinstance(network, type) and issubclass(network, nn.Module):
+        return UsageError(
+            f"cannot score a type; {network.__name__} is a class, give an object: "
+            f"{network.__name__}(...)"
+        )
+    if isfunction(network):
+        return UsageError(
+            f"cannot score a function; give the network that it returns: {network.__name__}()"
+        )
+    if kind == "SearchResult":
+        return UsageError(
+            "this is the result of a search; give its folder, result.run.folder, or its best "
+            "architecture, result.best"
+        )
     return UsageError(
         f"cannot score a {type(network).__name__}; "
         "give a module, an architecture, or 'file.py:factory'"
@@ -207,36 +228,36 @@ def _load_timm_model(name: str) -> Subject:
     return Subject(arch, task, build, cacheable=False)
 
 
-def is_click_network(network: object) -> bool:
+def is_ctr_design(network: object) -> bool:
     """Return whether this is a hand-designed network for tables, or its name, such as "dlrm"."""
     if isinstance(network, Arch):
         return network.space == "reference"
-    return isinstance(network, str) and network in REFERENCES
+    return isinstance(network, str) and network in CTR_DESIGNS
 
 
-def make_click_arch(name: str) -> Arch:
+def make_ctr_design_arch(name: str) -> Arch:
     """Return a hand-designed network for tables as an `Arch`.
 
     Raises:
         UsageError: There is no such network. A run folder of someone else may name anything.
     """
-    if name not in REFERENCES:
-        raise unknown_name_error("network for tables", name, REFERENCES)
+    if name not in CTR_DESIGNS:
+        raise unknown_name_error("network for tables", name, CTR_DESIGNS)
     return Arch("reference", (("network", name),), name)
 
 
-def _load_click_network(name: str) -> Subject:
+def _load_ctr_design(name: str) -> Subject:
     def build(task: Task) -> nn.Module:
-        if len(task.input_shape) != 1 or task.num_classes != 1:
+        if not task.is_table:
             raise UsageError(
-                f"{name} predicts clicks from the rows of a table, and {task.dataset} has other "
-                "samples; name a table, such as csv:clicks.csv"
+                f"{name} reads the rows of a table, and {task.dataset} has other samples; name a "
+                "table, such as csv:clicks.csv"
             )
-        return REFERENCES[name](task)
+        return CTR_DESIGNS[name](task)
 
     # The table sets the number of columns.
     task = replace(_OPEN_TASK, input_shape=(1,), num_classes=1)
-    return Subject(make_click_arch(name), task, build, cacheable=False)
+    return Subject(make_ctr_design_arch(name), task, build, cacheable=False)
 
 
 def _load_factory(name: str) -> Subject:

@@ -3,7 +3,7 @@
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from torch import nn
 
@@ -56,11 +56,13 @@ def build_timm_model(name: str, num_classes: int) -> nn.Module:
 def get_timm_input_shape(name: str) -> tuple[int, ...]:
     """Return the input shape that a timm model was designed for."""
     with random_state(0):
-        network: Any = build_timm_model(name, 0)
-    return tuple(int(side) for side in network.default_cfg["input_size"])
+        network = build_timm_model(name, 0)
+    # timm describes its models by a dictionary that the type of a module does not declare.
+    description = vars(network)["default_cfg"]
+    return tuple(int(side) for side in description["input_size"])
 
 
-def _import_timm() -> Any:
+def _import_timm() -> ModuleType:
     try:
         return import_module("timm")
     except ImportError as error:

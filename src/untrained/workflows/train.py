@@ -6,16 +6,18 @@ CPU bit for bit. After every epoch, the weights and their moving average are eva
 validation part: by accuracy or, for clicks, by log loss. The best weights are kept. Of equally good
 epochs, the later one is kept; of equally good weights, the average. The test part is evaluated
 once, at the end, with the best weights. A refit also trains on the validation part, and takes the
-weights at the end.
+weights at the end. A refit on all samples follows one without the test part, which estimates how
+good the result is.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from time import perf_counter
+from typing import Any, TypedDict, Unpack
 
 from torch import nn
 
@@ -31,6 +33,7 @@ from untrained.data.parts import (
     join_parts,
 )
 from untrained.data.registry import belongs_to_user
+from untrained.data.samples import is_samples
 from untrained.errors import Interrupted, UsageError
 from untrained.files import remove_partial_writes
 from untrained.identity import fingerprint_file, read_torch_version
@@ -45,7 +48,8 @@ from untrained.quantities import (
     parse_seed,
     parse_shape,
 )
-from untrained.runs.winner import CONTEST
+from untrained.runs.folder import RunFolder
+from untrained.runs.winner import CONTEST_FILE
 from untrained.spaces import Space
 from untrained.training.adaptation import adapt_recipe
 from untrained.training.checkpoint import (
@@ -72,14 +76,42 @@ from untrained.training.recipes import (
     get_default_recipe_name,
     load_recipe,
 )
-from untrained.training.result import TRAINING_FILE, TrainingKey, TrainingResult
+from untrained.training.result import (
+    TRAINING_FILE,
+    AnotherTrainingError,
+    TrainingKey,
+    TrainingResult,
+)
 from untrained.types import Arch
 from untrained.workflows.final_training import FinalTraining, plan_final_training
-from untrained.workflows.subject import is_click_network
+from untrained.workflows.live_report import LiveReport
+from untrained.workflows.subject import is_ctr_design
 from untrained.workflows.train_subject import TrainingSubject, find_run_folder, resolve_subject
 
 # Number of steps between checkpoints. There is also one after every epoch.
 CHECKPOINT_EVERY = 200
+# Values of the option `refit`.
+VALIDATION = "validation"
+ALL_PARTS = "all"
+# Subfolder of a training on all samples: the same training without the test part.
+ESTIMATE_FOLDER = "estimate"
+
+
+class _EstimateOptions(TypedDict):
+    """Options that the estimate training shares with `train`."""
+
+    data: str
+    recipe: str
+    space: str | Space
+    device: str
+    seed: int
+    refit: bool | str
+    start: str | Path | None
+    finish_in: float | None
+    checkpoint_every: int
+    input_shape: tuple[int, ...] | None
+    data_root: str | Path | None
+    on_progress: ProgressCallback | None
 
 
 def train(
@@ -93,9 +125,10 @@ def train(
     device: str = "cpu",
     seed: int | None = None,
     patience: int | None = None,
-    refit: bool = False,
+    refit: bool | str = False,
     start: str | Path | None = None,
     time: str | None = None,
+    finish_in: float | None = None,
     checkpoint_every: int = CHECKPOINT_EVERY,
     input_shape: tuple[int, ...] | None = None,
     tensorboard: bool = False,
@@ -108,8 +141,8 @@ def train(
     a finished one.
 
     Args:
-        network: A module, which is copied; an architecture of `space` or its string; a factory such
-            as "./file.py:factory"; or a run folder, for its winner.
+        network: A module, which is copied; an architecture or an architecture string of `space`; a
+            factory such as "./file.py:factory"; or a run folder, for its winner.
         data: Data to train on, such as "digits" or "folder:./photos". The default is the data of
             the run.
         recipe: A recipe, with options in brackets: "quick(epochs=5,rate=0.05)". The default is the
@@ -123,12 +156,17 @@ def train(
         device: A torch device, or "accelerate" for several processes.
         seed: Seed of weights, order and augmentation. The default is that of the run, or 0.
         patience: Stop after this number of epochs without improvement.
-        refit: Whether to train on the training and the validation part together. Nothing is then
-            selected: the result has the moving average of the weights at the end, or the last
-            weights if the recipe has no average.
-        start: File of weights to begin with, such as the model.pt of another training of the same
-            network. The default is fresh weights.
+        refit: True or "validation" to train on the training and the validation part together.
+            Nothing is then selected: the result has the moving average of the weights at the end,
+            or the last weights if the recipe has no average. "all" to train in the same way on all
+            samples, test part included, after a training without the test part, which is kept in
+            the subfolder `estimate` and estimates how good the network is.
+        start: Path of a file with initial weights, such as the model.pt of another training of the
+            same network. The default is fresh weights.
         time: Stop after this time, such as "5m". The same call then continues.
+        finish_in: Longest duration in seconds of a training that ends with its last epoch: if it
+            would take longer, the number of epochs is reduced, and the learning rate still falls to
+            its end. `time` in contrast interrupts the training.
         checkpoint_every: Number of steps between checkpoints.
         input_shape: Input shape of the network, such as (3, 32, 32).
         tensorboard: Whether to write the learning curve for TensorBoard too.
@@ -153,6 +191,8 @@ def train(
         >>> result.ended
         'epochs'
     """
+    if is_samples(recipe):
+        raise UsageError("give inputs and labels as one argument: train(model, (inputs, labels))")
     checkpoint_every = parse_count(checkpoint_every, "checkpoint_every")
     epochs = parse_optional_count(epochs, "epochs")
     patience = parse_optional_count(patience, "patience")
@@ -164,9 +204,15 @@ def train(
         run = parse_path(run, "run")
     if start is not None:
         start = parse_path(start, "start")
+    refit = parse_refit(refit)
     if refit and patience:
         raise UsageError(
             "--patience needs the validation part, which --refit trains on; leave one of them out"
+        )
+    if refit == ALL_PARTS and time is not None:
+        raise UsageError(
+            "--refit all trains twice for equally many epochs, so --time cannot stop it; "
+            "use --epochs instead"
         )
     time_limit = inf
     if time is not None:
@@ -178,15 +224,17 @@ def train(
         if final_training is not None:
             recipe = final_training.recipe
             start = final_training.start
-            refit = True
+            refit = refit or final_training.refit
     recipe_text = recipe or _read_former_recipe(network)
     # The default recipe depends on the task, which is known only after the data are loaded.
     loaded_recipe = _load_recipe(recipe_text or "quick", epochs)
-    if device == ACCELERATE and (time or patience):
+    if device == ACCELERATE and (time or patience or finish_in is not None):
         # Each process has its own clock and its own running statistics.
         raise UsageError(
-            "--time and --patience cannot be used with --device accelerate; leave them out"
+            "--time, --patience and finish_in cannot be used with --device accelerate; leave them "
+            "out"
         )
+    begin = perf_counter()
     subject = resolve_subject(
         network, space, data, loaded_recipe, input_shape, process.device, data_root
     )
@@ -232,41 +280,83 @@ def train(
                 _remove_checkpoint(folder)
         model = _load_trained_network(subject, folder, process.device, seed)
         return replace(earlier_result, model=model)
+    counted_parts = parts
+    training_parts = parts
+    estimate: TrainingResult | None = None
+    if refit:
+        joined_part = join_parts(parts[TRAIN], parts[VAL])
+        if refit == ALL_PARTS:
+            estimate_seconds = None
+            if finish_in is not None:
+                samples = len(joined_part)
+                estimate_seconds = finish_in * samples / (2 * samples + len(parts[TEST]))
+            estimate = _train_for_estimate(
+                network,
+                folder / ESTIMATE_FOLDER,
+                process,
+                data=subject.data,
+                recipe=loaded_recipe.label,
+                space=space,
+                device=device,
+                seed=seed,
+                refit=True,
+                start=start,
+                finish_in=estimate_seconds,
+                checkpoint_every=checkpoint_every,
+                input_shape=input_shape,
+                data_root=data_root,
+                on_progress=on_progress,
+            )
+            joined_part = join_parts(joined_part, parts[TEST])
+        training_parts = {TRAIN: joined_part, VAL: parts[VAL]}
+        counted_parts = {TRAIN: joined_part, TEST: parts[TEST]}
     model = subject.build_network(process.device, seed)
     if start is not None:
         load_weights(model, load_tensors(start), start)
-    counted_parts = parts
-    training_parts = parts
-    if refit:
-        joined_part = join_parts(parts[TRAIN], parts[VAL])
-        training_parts = {TRAIN: joined_part, VAL: parts[VAL]}
-        counted_parts = {TRAIN: joined_part, TEST: parts[TEST]}
     training = Training(
         model, subject.source, loaded_recipe, training_parts, process, seed, select=not refit
     )
+    if estimate is not None:
+        # If the estimate was shortened, so is this training.
+        training.limit_epochs(len(estimate.curve))
     training.resume(folder / CHECKPOINT_FILE, key)
+    live_report = LiveReport(on_progress)
+    remaining_seconds = inf
+    if finish_in is not None:
+        remaining_seconds = finish_in - (perf_counter() - begin)
     board = None
     if tensorboard:
         board = TensorBoardWriter(folder / TENSORBOARD_FOLDER)
 
     def save_checkpoint() -> None:
+        training.share_epoch_loss()
         if process.writes_files:
             training.make_checkpoint(key).save(folder / CHECKPOINT_FILE)
 
     def report_step() -> None:
         if board:
             board.write_epoch(training)
-        if on_progress:
-            on_progress(_describe_progress(training))
+        live_report.update(_describe_progress(training))
 
-    with random_state(seed), fastest_kernels(process.device), _explain_early_end(training, folder):
+    with ExitStack() as stack:
+        if process.writes_files and folder == subject.run_folder:
+            network_text = f"The winner is trained: {subject.arch or subject.name}."
+            stack.enter_context(live_report.follow(RunFolder.read(folder), network_text))
+        stack.enter_context(random_state(seed))
+        stack.enter_context(fastest_kernels(process.device))
+        stack.enter_context(_explain_early_end(training, folder))
         ended = training.run(
             save_checkpoint=save_checkpoint,
             checkpoint_every=checkpoint_every,
             patience=patience,
             time_limit=time_limit,
+            finish_in=remaining_seconds,
             on_step=report_step,
         )
+        if training.recipe.epochs < loaded_recipe.epochs:
+            notes.append(
+                f"there was time for {training.recipe.epochs} of {loaded_recipe.epochs} epochs"
+            )
         result = evaluate_training(
             training,
             key,
@@ -277,16 +367,60 @@ def train(
             notes=tuple(notes),
             folder=folder,
         )
-    if process.writes_files:
-        save_tensors(folder / WEIGHTS_FILE, copy_portable_weights(training.model))
-        if subject.source.schema:
-            subject.source.schema.save(folder)
-        result.save()
-        # A training that reached its time limit needs its checkpoint to continue.
-        if ended != "time":
-            _remove_checkpoint(folder)
+        if estimate is not None:
+            result = result.with_test_results_of(estimate)
+        if process.writes_files:
+            save_tensors(folder / WEIGHTS_FILE, copy_portable_weights(training.model))
+            if subject.source.schema:
+                subject.source.schema.save(folder)
+            result.save()
+            # A training that reached its time limit needs its checkpoint to continue.
+            if ended != "time":
+                _remove_checkpoint(folder)
     process.wait_for_others()
     return result
+
+
+def parse_refit(refit: bool | str) -> bool | str:
+    """Check the option `refit`.
+
+    Returns:
+        False for no refit, True for one on training and validation part, or `ALL_PARTS`.
+
+    Raises:
+        UsageError: It has another value.
+    """
+    if refit == VALIDATION:
+        return True
+    if isinstance(refit, bool) or refit == ALL_PARTS:
+        return refit
+    raise UsageError(
+        f"--refit {refit} is unknown: write --refit {VALIDATION} to train on the validation part "
+        f"too, or --refit {ALL_PARTS} for the test part as well"
+    )
+
+
+def _train_for_estimate(
+    network: "nn.Module | Arch | str | Path",
+    folder: Path,
+    process: TrainingProcess,
+    **options: Unpack[_EstimateOptions],
+) -> TrainingResult:
+    """Train without the test part, to estimate how good a training on all samples will be.
+
+    Args:
+        network: The network, as the user named it.
+        folder: Folder of this training. An earlier one with other settings is moved aside.
+        process: This process.
+        **options: Options of `train`.
+    """
+    try:
+        return train(network, run=folder, **options)
+    except AnotherTrainingError:
+        if process.writes_files:
+            move_training_aside(folder)
+        process.wait_for_others()
+    return train(network, run=folder, **options)
 
 
 def _plan_winner_training(network: object) -> FinalTraining | None:
@@ -296,7 +430,7 @@ def _plan_winner_training(network: object) -> FinalTraining | None:
         The plan; None if the network is no run folder, or the run has no contest.
     """
     run_folder = find_run_folder(network)
-    if run_folder is None or not (run_folder / CONTEST).is_file():
+    if run_folder is None or not (run_folder / CONTEST_FILE).is_file():
         return None
     return plan_final_training(run_folder, None)
 
@@ -440,7 +574,7 @@ def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
 
     It is empty for what a command cannot express: a module, and weights to begin with.
     """
-    is_named = bool(key.space) or is_reference(key.what) or is_click_network(key.what)
+    is_named = bool(key.space) or is_reference(key.what) or is_ctr_design(key.what)
     if not is_named or key.start:
         return ""
     options: dict[str, Any] = {
@@ -455,7 +589,8 @@ def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
     }
     command = f"untrained train {quote(key.what)} {format_options(train, options)}"
     if key.refit:
-        command += " --refit"
+        value = ALL_PARTS if key.refit == ALL_PARTS else VALIDATION
+        command += f" --refit {value}"
     return command
 
 

@@ -14,7 +14,6 @@ from hashlib import sha256
 from importlib import metadata
 from inspect import signature
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -34,10 +33,10 @@ from untrained.workflows.subject import (
     KNOWN_NAMES,
     Subject,
     find_space_of,
-    is_click_network,
+    is_ctr_design,
     load_source_for,
     load_subject,
-    make_click_arch,
+    make_ctr_design_arch,
     replace_known_name,
 )
 
@@ -91,7 +90,7 @@ class TrainingSubject:
             return fingerprint_module(self.subject.build(self.source.task))
         if self.subject.arch.space == "timm":
             return f"timm {metadata.version('timm')}"
-        if is_click_network(self.subject.arch):
+        if is_ctr_design(self.subject.arch):
             return ""
         return fingerprint_user_code(self.space or self.subject.factory)
 
@@ -118,7 +117,7 @@ class TrainingSubject:
 
 
 def resolve_subject(
-    network: Any,
+    network: object,
     space: str | Space,
     data: str | None,
     recipe: Recipe,
@@ -144,7 +143,7 @@ def resolve_subject(
     if run_folder:
         winner = read_winner(run_folder)
         if winner.reference:
-            network = make_click_arch(winner.reference)
+            network = make_ctr_design_arch(winner.reference)
         else:
             network = winner.arch
             command = f"untrained train {run_folder}"
@@ -153,12 +152,12 @@ def resolve_subject(
         input_shape = input_shape or winner.input_shape
         seed = winner.seed
     if isinstance(network, Arch):
-        if not run_folder and not is_click_network(network):
+        if not run_folder and not is_ctr_design(network):
             space = find_space_of(network, space)
         network = str(network)
     has_space = isinstance(network, str) and not is_reference(network)
     space_text = ""
-    if has_space and not is_click_network(network):
+    if has_space and not is_ctr_design(network):
         space_with_options = add_recipe_options(space, recipe)
         space_text = format_space(space, space_with_options)
         space = space_with_options

@@ -68,7 +68,7 @@ class TableMetric:
             others = [f"table:{name}:METRIC" for name in table_names if name != table_name]
             if not others:
                 raise
-            raise UsageError(f"{error}; {space} has also {' or '.join(others)}") from error
+            raise UsageError(f"{error}; {space} also has {' or '.join(others)}") from error
         key = metric.name
         if table.name != default_name:
             key = f"{table.name}:{metric.name}"

@@ -1,12 +1,12 @@
-"""Let the best network of a search on a table of clicks compete with hand-designed networks.
+"""Let the best network of a search on a table compete with hand-designed networks.
 
 Candidates are trained briefly from scratch and evaluated on the validation part. The best of them
 and the hand-designed networks are then trained on all rows with the same recipe. A learning rate
 that suits one network is wrong for another, so each may choose from the same few rates by short
-trainings on the validation part. The network with the lowest log loss on the validation part wins.
+trainings on the validation part. The network with the lowest loss on the validation part wins.
 Each network reads the test part once, which decides nothing.
 
-This module does not depend on proxies or on how candidates were found.
+This module does not depend on proxies or on how candidates were searched.
 """
 
 import json
@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, inf, sqrt
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,18 @@ from untrained.engine.failures import catch_failure
 from untrained.errors import Interrupted, Unscorable, UsageError
 from untrained.files import read_result_file, write_atomically
 from untrained.identity import read_torch_version
+from untrained.probe.gradients import compute_sample_losses
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
-from untrained.reports.confirmation_result import FOUND, LEARNING_RATES, ReferenceResult
+from untrained.reports.confirmation_result import SEARCHED, DesignResult, list_learning_rates
 from untrained.seeds import derive_seed
 from untrained.spaces import Space, fingerprint_space
+from untrained.training.adaptation import adapt_recipe
 from untrained.training.batches import EVALUATION_ROWS
+from untrained.training.boosting import BOOSTING, NOT_EXPORTED, train_boosting
 from untrained.training.checkpoint import WEIGHTS_FILE
+from untrained.training.ctr_designs import list_ctr_designs
 from untrained.training.ctr_metrics import compute_row_losses
-from untrained.training.ctr_references import REFERENCES
 from untrained.training.distributed import make_training_process
 from untrained.training.evaluation import predict_logits
 from untrained.training.folder import (
@@ -46,10 +50,15 @@ from untrained.training.folder import (
     read_training_key,
 )
 from untrained.training.loop import Training
-from untrained.training.recipes import RECIPES, Recipe
+from untrained.training.recipes import (
+    RECIPES,
+    Recipe,
+    get_default_recipe_name,
+    load_recipe,
+)
 from untrained.training.result import TRAINING_FILE, AnotherTrainingError, TrainingResult
-from untrained.types import TRANSIENT_FAILURES, Arch, Failure
-from untrained.workflows.subject import load_subject, make_click_arch
+from untrained.types import BINARY, TRANSIENT_FAILURES, Arch, Failure
+from untrained.workflows.subject import load_subject, make_ctr_design_arch
 from untrained.workflows.train import train
 from untrained.workflows.train_subject import TrainingSubject
 
@@ -85,54 +94,77 @@ class TrainingTrials:
     folder: Path
     on_progress: ProgressCallback | None = None
 
-    def validate(self, archs: Sequence[Arch]) -> dict[Arch, dict[str, float]]:
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of all trainings, for a learning rate that suits most networks."""
+        name = get_default_recipe_name(self.source.task, belongs_to_user=True)
+        return adapt_recipe(load_recipe(name), self.source)
+
+    def train_candidates(
+        self, archs: Sequence[Arch], seconds: float | None = None
+    ) -> dict[Arch, dict[str, float]]:
         """Train candidates from scratch and evaluate them on the validation part.
 
+        Args:
+            archs: The candidates.
+            seconds: After this time, no further candidate is trained; None for no limit.
+
         Returns:
-            Loss and AUC by architecture; failed trainings are left out.
+            Metrics by architecture: the loss, and AUC, accuracy or R2. Failed trainings are left
+            out.
         """
-        results = {}
+        results: dict[Arch, dict[str, float]] = {}
         trained_count = 0
+        deadline = _get_deadline(seconds)
         for index, arch in enumerate(archs):
+            if results and perf_counter() > deadline:
+                break
             self._report_progress("confirming", index, len(archs), trained_count)
-            result, was_trained = self._train_briefly(self._make_candidate(arch))
+            result, was_trained = self._train_briefly(self._make_candidate(arch), self.recipe)
             trained_count += was_trained
             if result:
                 results[arch] = result
         self._report_progress("confirming", len(archs), len(archs), trained_count)
         return results
 
-    def compare_with_references(
-        self, found: Arch, references: Sequence[str] | None = None
-    ) -> tuple[ReferenceResult, ...]:
-        """Train a found network and hand-designed networks, and compare them with the found one.
+    def compare_with_designs(
+        self, best_arch: Arch, designs: Sequence[str] | None = None
+    ) -> tuple[DesignResult, ...]:
+        """Train the best architecture and hand-designed networks, and compare them with it.
 
         Args:
-            found: The best architecture of the short trainings.
-            references: Names of hand-designed networks; None for all of them.
+            best_arch: The best architecture of the short trainings.
+            designs: Names of hand-designed networks; None for all of them.
 
         Returns:
-            One result per network, the found one first.
+            One result per network, that of the best architecture first.
         """
-        return self.compare_networks(self.train_with_references(found, references), FOUND)
+        return self.compare_networks(self.train_with_designs(best_arch, designs), SEARCHED)
 
-    def train_with_references(
-        self, found: Arch, references: Sequence[str] | None = None
+    def train_with_designs(
+        self,
+        best_arch: Arch,
+        designs: Sequence[str] | None = None,
+        seconds: float | None = None,
     ) -> dict[str, TrainingResult | str]:
-        """Train a found network and hand-designed networks, each with the rate that suits it.
+        """Train the best architecture and hand-designed networks, each with the rate that suits it.
 
-        The found network is trained in the folder of the run, as `untrained train` does it.
+        The best architecture is trained in the folder of the run, as `untrained train` does it.
 
         Args:
-            found: The best architecture of the short trainings.
-            references: Names of hand-designed networks; None for all of them.
+            best_arch: The best architecture of the short trainings.
+            designs: Names of hand-designed networks; None for all that suit the task.
+            seconds: How long all trainings may take; None for no limit. Each network has the same
+                time for the choice of its rate and its training, and trains for at least one epoch.
 
         Returns:
-            The training of each network, or why it failed; that of the found one is the first.
+            The training of each network, or why it failed; that of the best architecture is
+            the first.
         """
-        if references is None:
-            references = list(REFERENCES)
-        names = [FOUND, *references]
+        deadline = _get_deadline(seconds)
+        if designs is None:
+            designs = list_ctr_designs(self.source.task)
+        names = [SEARCHED, *designs]
         outcomes: dict[str, TrainingResult | str] = {}
 
         def report_networks(_: Progress | None = None) -> None:
@@ -141,11 +173,13 @@ class TrainingTrials:
 
         report_networks()
         for name in names:
+            networks_left = len(names) - len(outcomes)
+            own_seconds = (deadline - perf_counter()) / networks_left
             try:
-                if name == FOUND:
-                    outcomes[name] = self._train_found(found, report_networks)
+                if name == SEARCHED:
+                    outcomes[name] = self._train_best_arch(best_arch, report_networks, own_seconds)
                 else:
-                    outcomes[name] = self._train_reference(name, report_networks)
+                    outcomes[name] = self._train_design(name, report_networks, own_seconds)
             except Interrupted:
                 # Ctrl-C ends the whole comparison.
                 raise
@@ -155,19 +189,61 @@ class TrainingTrials:
             report_networks()
         return outcomes
 
+    def compare_with_boosting(
+        self, winner: TrainingResult | str, seconds: float | None = None
+    ) -> DesignResult:
+        """Train gradient boosting, and compare it with the winner.
+
+        Args:
+            winner: The training of the winner, or why it failed.
+            seconds: Time for it; None for no limit.
+
+        Returns:
+            Its result, or why there is none. It cannot win.
+
+        Raises:
+            Interrupted: Ctrl-C was pressed. The winner is saved already.
+        """
+        if seconds == 0:
+            return DesignResult(BOOSTING, error="there was no time for it")
+        self._report_progress("comparing", 0, 1, 0)
+        try:
+            result = catch_failure(train_boosting, self.source, seconds)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                "stopped by Ctrl-C; the winner is trained, and the same command resumes"
+            ) from None
+        self._report_progress("comparing", 1, 1, 0)
+        if isinstance(result, Failure):
+            return DesignResult(BOOSTING, error=str(result))
+        entry = DesignResult(
+            BOOSTING,
+            val_loss=result.val_loss,
+            val_quality=result.val_quality,
+            loss=result.loss,
+            quality=result.quality,
+            violation=NOT_EXPORTED,
+        )
+        if not isinstance(winner, TrainingResult):
+            return entry
+        row_losses = _compute_row_losses(winner, self.source.parts[TEST], self.compute.device)
+        differences = result.row_losses - row_losses
+        excess_loss = float(differences.mean())
+        return replace(entry, excess_loss=excess_loss, margin=_compute_margin(differences))
+
     def compare_networks(
         self, outcomes: Mapping[str, TrainingResult | str], winner: str
-    ) -> tuple[ReferenceResult, ...]:
+    ) -> tuple[DesignResult, ...]:
         """Compare trained networks with the winner, row by row of the test part.
 
         Args:
-            outcomes: What `train_with_references` returns.
+            outcomes: What `train_with_designs` returns.
             winner: Name of the network to compare with.
         """
         return _make_results(outcomes, winner, self.source.parts[TEST], self.compute.device)
 
-    def deliver_training(self, training: TrainingResult) -> None:
-        """Copy the training of the winner to the folder of the run, unless it has one of it.
+    def copy_winner_training(self, training: TrainingResult) -> None:
+        """Copy the training of the winner to the run folder, unless the folder contains it already.
 
         The training of another network is moved aside.
         """
@@ -178,14 +254,16 @@ class TrainingTrials:
             move_training_aside(self.folder)
         copy_training(Path(training.folder), self.folder)
 
-    def _train_found(self, arch: Arch, on_progress: ProgressCallback) -> TrainingResult:
-        options = self._choose_options(self._make_candidate(arch), on_progress)
+    def _train_best_arch(
+        self, arch: Arch, on_progress: ProgressCallback, seconds: float
+    ) -> TrainingResult:
+        options = self._choose_options(self._make_candidate(arch), on_progress, seconds)
         if (self.folder / TRAINING_FILE).is_file() and not (self.folder / WEIGHTS_FILE).is_file():
             # The process was killed while it moved this training aside.
             move_training_aside(self.folder)
         # The user may have trained the network with another recipe, or a hand-designed network may
         # have taken its place. Then look for its training among the earlier ones of the run.
-        own_folder = self.folder / FOLDER / f"{FOUND}-{derive_seed(arch):x}"
+        own_folder = self.folder / FOLDER / f"{SEARCHED}-{derive_seed(arch):x}"
         for run in (self.folder, *list_former_trainings(self.folder), own_folder):
             former = read_training_key(run)
             if former and former.arch == str(arch):
@@ -198,45 +276,60 @@ class TrainingTrials:
             move_training_aside(self.folder)
         return train(str(arch), self.data, space=self.space, run=self.folder, **options)
 
-    def _train_reference(self, name: str, on_progress: ProgressCallback) -> TrainingResult:
-        options = self._choose_options(self._make_reference(name), on_progress)
+    def _train_design(
+        self, name: str, on_progress: ProgressCallback, seconds: float
+    ) -> TrainingResult:
+        options = self._choose_options(self._make_design(name), on_progress, seconds)
         folder = self.folder / FOLDER / name
         try:
-            return train(make_click_arch(name), self.data, run=folder, **options)
+            return train(make_ctr_design_arch(name), self.data, run=folder, **options)
         except AnotherTrainingError:
-            # Such as one by an earlier version, or with the rate that was best on fewer rows.
+            # The folder holds a training by an earlier version, or with the rate that was best on
+            # fewer rows.
             move_training_aside(folder)
-            return train(make_click_arch(name), self.data, run=folder, **options)
+            return train(make_ctr_design_arch(name), self.data, run=folder, **options)
 
     def _choose_options(
-        self, subject: TrainingSubject, on_progress: ProgressCallback
+        self, subject: TrainingSubject, on_progress: ProgressCallback, seconds: float
     ) -> dict[str, Any]:
-        """Return options of `train` with the learning rate that gives the lowest log loss.
+        """Return options of `train` with the learning rate that gives the lowest loss.
 
         If every short training fails, the default rate is used.
+
+        Args:
+            subject: The network.
+            on_progress: Called after every step of the training.
+            seconds: Time for the choice and the training; infinite for no limit. Half of it is for
+                choosing the rate; a trial in progress is finished.
         """
-        best_recipe = RECIPE
+        start = perf_counter()
+        best_recipe = self.recipe
         best_loss = inf
-        for rate in LEARNING_RATES:
-            recipe = RECIPE.with_options(rate=rate)
+        for rate in list_learning_rates(self.recipe):
+            if perf_counter() - start > seconds / 2:
+                break
+            recipe = self.recipe.with_options(rate=rate)
             result, _ = self._train_briefly(subject, recipe)
             if result and result["loss"] < best_loss:
                 best_recipe = recipe
                 best_loss = result["loss"]
-        return {
+        options = {
             "recipe": best_recipe.label,
             "device": self.compute.device,
             "seed": self.seed,
             "on_progress": on_progress,
         }
+        if seconds < inf:
+            options["finish_in"] = max(0.0, seconds - (perf_counter() - start))
+        return options
 
     def _train_briefly(
-        self, subject: TrainingSubject, recipe: Recipe = RECIPE
+        self, subject: TrainingSubject, recipe: Recipe
     ) -> tuple[dict[str, float] | None, bool]:
         """Train a network on few rows, or read the result of an earlier training.
 
         Returns:
-            Loss and AUC on the validation part, or None if the training failed; and whether it was
+            Metrics on the validation part, or None if the training failed; and whether it was
             trained now.
         """
         parts = {name: thin_part(self.source.parts[name]) for name in (TRAIN, VAL)}
@@ -280,13 +373,20 @@ class TrainingTrials:
         subject = load_subject(arch, self.space, self.compute.device)
         return TrainingSubject(str(arch), arch.space, subject, self.data, self.source, None)
 
-    def _make_reference(self, name: str) -> TrainingSubject:
-        subject = load_subject(make_click_arch(name), "", self.compute.device)
+    def _make_design(self, name: str) -> TrainingSubject:
+        subject = load_subject(make_ctr_design_arch(name), "", self.compute.device)
         return TrainingSubject(name, "", subject, self.data, self.source, None)
 
     def _report_progress(self, stage: str, done: int, total: int, measured: int) -> None:
         if self.on_progress:
             self.on_progress(Progress(stage, done, total, measured, 1))
+
+
+def _get_deadline(seconds: float | None) -> float:
+    """Return when some time is over, by `perf_counter`; infinite for no limit."""
+    if seconds is None:
+        return inf
+    return perf_counter() + seconds
 
 
 def _read_results(path: Path) -> dict[str, dict[str, Any]]:
@@ -311,7 +411,7 @@ def _train_and_validate(
     seed: int,
     compute: ComputeConfig,
 ) -> dict[str, float]:
-    """Train a network; return loss and AUC of its best epoch on the validation part."""
+    """Train a network; return its loss and quality in its best epoch on the validation part."""
     process = make_training_process(compute.device)
     network = subject.build_network(process.device, seed)
     training = Training(network, subject.source, recipe, parts, process, seed)
@@ -322,43 +422,49 @@ def _train_and_validate(
         raise Unscorable("timeout", f"took longer than {compute.time_limit}")
     assert training.best is not None, "an epoch has ended"
     metrics = training.best.metrics
-    if "auc" not in metrics:
+    quality = subject.source.task.kind.quality
+    if quality not in metrics:
         raise Unscorable("error", "all validation rows have the same label; take more rows")
-    return {"loss": metrics["loss"], "auc": metrics["auc"]}
+    return {"loss": metrics["loss"], quality: metrics[quality]}
 
 
 def thin_part(part: Part) -> Part:
     """Keep every n-th row of a table, so that at most `MAX_ROWS_SEEN` rows are left."""
     step = ceil(len(part) / MAX_ROWS_SEEN)
     if isinstance(part, TablePart) and step > 1:
-        return TablePart(part.values[::step])
+        return replace(part, values=part.values[::step])
     return part
 
 
 def shorten_recipe(rows: int, recipe: Recipe = RECIPE) -> Recipe:
     """Return the recipe with fewer epochs, so that a candidate sees at most `MAX_ROWS_SEEN` rows.
 
+    With the recipe `table`, whose epochs are many, it is a quarter of that.
+
     The winner is trained on all rows. So candidates see as many different rows as possible, even if
     they see each of them less often.
     """
-    epochs = max(1, min(recipe.epochs, MAX_ROWS_SEEN // max(rows, 1)))
+    max_rows_seen = MAX_ROWS_SEEN
+    if recipe.name != RECIPE.name:
+        max_rows_seen = MAX_ROWS_SEEN // 4
+    epochs = max(1, min(recipe.epochs, max_rows_seen // max(rows, 1)))
     return recipe.with_options(epochs=epochs, warm_up=min(recipe.warm_up, epochs / 10))
 
 
 def choose_by_validation(
     outcomes: Mapping[str, TrainingResult | str], excluded: Collection[str]
 ) -> str:
-    """Return the network with the lowest log loss on the validation part.
+    """Return the network with the lowest loss on the validation part.
 
     Args:
-        outcomes: What `TrainingTrials.train_with_references` returns.
+        outcomes: What `TrainingTrials.train_with_designs` returns.
         excluded: Networks that must not win.
 
     Returns:
-        Its name. Of equally good networks, the first one wins; if all trainings failed, the found
-        network.
+        Its name. Of equally good networks, the first one wins; if all trainings failed,
+        `SEARCHED`.
     """
-    winner = FOUND
+    winner = SEARCHED
     lowest_loss = inf
     for name, training in outcomes.items():
         if isinstance(training, str) or name in excluded:
@@ -372,7 +478,7 @@ def choose_by_validation(
 
 def _make_results(
     outcomes: Mapping[str, TrainingResult | str], winner: str, test: Part, device: str
-) -> tuple[ReferenceResult, ...]:
+) -> tuple[DesignResult, ...]:
     """Compare all networks with the winner, row by row of the test part.
 
     Args:
@@ -388,35 +494,43 @@ def _make_results(
     results = []
     for name, training in outcomes.items():
         if isinstance(training, str):
-            results.append(ReferenceResult(name, error=training))
+            results.append(DesignResult(name, error=training))
             continue
         best_epoch = training.best
-        result = ReferenceResult(
+        result = DesignResult(
             name,
             params=training.params,
             val_loss=best_epoch["loss"],
-            val_auc=best_epoch.get("auc"),
+            val_quality=best_epoch.get(training.kind.quality),
             loss=training.loss,
-            auc=training.auc,
+            quality=getattr(training, training.kind.quality),
             rate=training.key.recipe["rate"],
         )
         if name != winner and winner in row_losses:
             differences = row_losses[name] - row_losses[winner]
-            margin = inf
-            if len(differences) > 1:
-                margin = 1.96 * float(differences.std(ddof=1)) / sqrt(len(differences))
-            result = replace(result, excess_loss=float(differences.mean()), margin=margin)
+            excess_loss = float(differences.mean())
+            result = replace(result, excess_loss=excess_loss, margin=_compute_margin(differences))
         results.append(result)
     return tuple(results)
+
+
+def _compute_margin(differences: "np.ndarray[Any, np.dtype[np.float64]]") -> float:
+    """Return the half-width of the 95 % interval of a mean; infinite for a single row."""
+    if len(differences) < 2:
+        return inf
+    return 1.96 * float(differences.std(ddof=1)) / sqrt(len(differences))
 
 
 def _compute_row_losses(
     training: TrainingResult, test: Part, device: str
 ) -> "np.ndarray[Any, np.dtype[np.float64]]":
-    """Return the log loss of each test row."""
+    """Return the loss of each test row."""
     assert training.model is not None
     batches = (batch.to(device) for batch in test.batches(EVALUATION_ROWS))
-    logits, labels = predict_logits(training.model, batches, torch.contiguous_format)
+    outputs, labels = predict_logits(training.model, batches, torch.contiguous_format)
+    if training.kind != BINARY:
+        losses = compute_sample_losses(training.kind.loss, outputs.double(), labels)
+        return losses.detach().cpu().numpy()
     return compute_row_losses(
-        logits.double().flatten().cpu().numpy(), labels.double().flatten().cpu().numpy()
+        outputs.double().flatten().cpu().numpy(), labels.double().flatten().cpu().numpy()
     )

@@ -15,26 +15,27 @@ from untrained.config import ComputeConfig, SearchConfig
 from untrained.data import load_data
 from untrained.data.tables.source import TablePart
 from untrained.errors import Interrupted, UsageError
-from untrained.reports.confirmation_result import Confirmation, ReferenceResult, describe_references
+from untrained.reports.confirmation_result import Confirmation, DesignResult, describe_designs
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import read_winner
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
-from untrained.training.ctr_references import REFERENCES
+from untrained.training.boosting import BOOSTING, NOT_EXPORTED
+from untrained.training.ctr_designs import CTR_DESIGNS, list_ctr_designs
 from untrained.training.evaluation import DivergedError
 from untrained.training.folder import move_training_aside
 from untrained.training.loop import Training
 from untrained.training.recipes import load_recipe
 from untrained.training.result import TrainingResult
-from untrained.workflows import confirm, references
-from untrained.workflows.reference_limits import describe_violation, measure_reference
-from untrained.workflows.references import (
+from untrained.workflows import confirm, design_trials
+from untrained.workflows.design_limits import describe_violation, measure_design
+from untrained.workflows.design_trials import (
     TrainingTrials,
     choose_by_validation,
     shorten_recipe,
     thin_part,
 )
-from untrained.workflows.report import read_outcome
+from untrained.workflows.report import read_run_outcome
 
 SMALL = "nasrec_small(blocks=1)"
 DATA = "clicks:rows=600"
@@ -65,7 +66,7 @@ def read_parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_candidates_are_validated_like_a_training(archs, tmp_path, read_parts):
-    results = TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:2])
+    results = TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:2])
     assert read_parts == 2 * 5 * ["train", "val"]
     whole = train(archs[0], DATA, space=load_space(SMALL), run=tmp_path / "a")
     assert results[archs[0]] == {name: whole.best[name] for name in ("loss", "auc")}
@@ -87,13 +88,13 @@ def test_finished_trainings_are_stored_and_the_others_continue_after_ctrl_c(
     with pytest.raises(
         UsageError, match=r"stopped by Ctrl-C; finished trainings are in .*the same command resumes"
     ):
-        TrainingTrials(SMALL, *SAME, tmp_path).validate(archs)
-    assert len(json.loads((tmp_path / references.TRAININGS).read_text())) == 1
-    first = TrainingTrials(SMALL, *SAME, tmp_path).validate(archs)
+        TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs)
+    assert len(json.loads((tmp_path / design_trials.TRAININGS).read_text())) == 1
+    first = TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs)
     assert (len(first), len(calls)) == (3, 4)
-    assert TrainingTrials(SMALL, *SAME, tmp_path).validate(archs) == first
+    assert TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs) == first
     assert len(calls) == 4, "nothing is trained twice"
-    TrainingTrials(SMALL, DATA, SOURCE, 1, ComputeConfig(), tmp_path).validate(archs[:1])
+    TrainingTrials(SMALL, DATA, SOURCE, 1, ComputeConfig(), tmp_path).train_candidates(archs[:1])
     assert len(calls) == 5, "another seed is another training"
 
 
@@ -113,37 +114,41 @@ def test_a_diverged_training_is_stored_and_a_failure_of_the_machine_is_repeated(
         return run(self, **options)
 
     monkeypatch.setattr(Training, "run", fail_first)
-    assert list(TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:2])) == archs[1:2]
-    assert len(json.loads((tmp_path / references.TRAININGS).read_text())) == stored
-    TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:2])
+    assert list(TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:2])) == archs[1:2]
+    assert len(json.loads((tmp_path / design_trials.TRAININGS).read_text())) == stored
+    TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:2])
     assert len(calls) == 4 - stored
 
 
 def test_a_training_over_the_time_limit_is_repeated(archs, tmp_path):
     assert (
-        TrainingTrials(SMALL, DATA, SOURCE, 0, ComputeConfig(time_limit="1ms"), tmp_path).validate(
-            archs[:1]
-        )
+        TrainingTrials(
+            SMALL, DATA, SOURCE, 0, ComputeConfig(time_limit="1ms"), tmp_path
+        ).train_candidates(archs[:1])
         == {}
     )
-    assert not (tmp_path / references.TRAININGS).exists()
-    assert list(TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:1])) == archs[:1]
+    assert not (tmp_path / design_trials.TRAININGS).exists()
+    assert list(TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:1])) == archs[:1]
 
 
 def test_the_winner_and_the_references_are_compared_on_the_test_part(archs, tmp_path, read_parts):
-    winner, *others = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
-    assert [entry.name for entry in others] == list(REFERENCES)
+    winner, *others = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
+    assert [entry.name for entry in others] == list_ctr_designs(SOURCE.task)
     # Each network is evaluated once, and then compared row by row.
     assert read_parts.count("test") == 2 * 5
     assert read_parts.index("val") < read_parts.index("test")
     ours = TrainingResult.read(tmp_path)
     dlrm = TrainingResult.read(tmp_path / "references" / "dlrm")
     theirs = next(entry for entry in others if entry.name == "dlrm")
-    assert (winner.loss, winner.auc, winner.val_loss) == (ours.loss, ours.auc, ours.best["loss"])
-    assert (theirs.loss, theirs.auc, theirs.params) == (dlrm.loss, dlrm.auc, dlrm.params)
+    assert (winner.loss, winner.quality, winner.val_loss) == (
+        ours.loss,
+        ours.auc,
+        ours.best["loss"],
+    )
+    assert (theirs.loss, theirs.quality, theirs.params) == (dlrm.loss, dlrm.auc, dlrm.params)
     assert (winner.excess_loss, winner.margin) == (None, None)
     assert theirs.excess_loss == pytest.approx(dlrm.loss - ours.loss)
-    model = REFERENCES["dlrm"](SOURCE.task)
+    model = CTR_DESIGNS["dlrm"](SOURCE.task)
     model.load_state_dict(
         torch.load(tmp_path / "references" / "dlrm" / "model.pt", weights_only=True)
     )
@@ -157,14 +162,14 @@ def test_the_winner_and_the_references_are_compared_on_the_test_part(archs, tmp_
         y > 0, x.sigmoid().log() - z.sigmoid().log(), (-x).sigmoid().log() - (-z).sigmoid().log()
     )
     assert theirs.margin == pytest.approx(1.96 * float(differences.std()) / 60**0.5, rel=1e-4)
-    assert TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0]) == (
+    assert TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0]) == (
         winner,
         *others,
     )
 
 
 def test_only_the_named_references_are_trained(archs, tmp_path):
-    winner, logistic = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(
+    winner, logistic = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(
         archs[0], ["logistic"]
     )
     assert (winner.name, logistic.name) == ("found", "logistic")
@@ -174,7 +179,7 @@ def test_only_the_named_references_are_trained(archs, tmp_path):
 def test_progress_is_reported_for_every_step(archs, tmp_path):
     """A long training must not be silent."""
     events: list[Any] = []
-    TrainingTrials(SMALL, *SAME, tmp_path, events.append).compare_with_references(
+    TrainingTrials(SMALL, *SAME, tmp_path, events.append).compare_with_designs(
         archs[0], ["logistic"]
     )
     done = [event.done for event in events]
@@ -185,43 +190,43 @@ def test_progress_is_reported_for_every_step(archs, tmp_path):
 
 
 def test_the_training_of_a_former_winner_is_moved_aside(archs, tmp_path, monkeypatch):
-    monkeypatch.setattr(references, "REFERENCES", {})
-    (first,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
-    (other,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[1])
+    monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: [])
+    (first,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
+    (other,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[1])
     assert TrainingResult.read(tmp_path).loss == other.loss != first.loss
     assert TrainingResult.read(tmp_path / "former-1").loss == first.loss
 
 
 def test_a_training_that_was_moved_aside_is_not_repeated(archs, tmp_path, monkeypatch):
-    monkeypatch.setattr(references, "REFERENCES", {})
-    (first,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
+    monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: [])
+    (first,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
     move_training_aside(tmp_path)
     train(archs[0], DATA, "ctr(epochs=1)", space=load_space(SMALL), run=tmp_path)
     monkeypatch.setattr(Training, "train_step", None)
-    assert TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0]) == (first,)
+    assert TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0]) == (first,)
 
 
 def test_a_training_with_another_recipe_is_not_moved(archs, tmp_path, monkeypatch):
-    monkeypatch.setattr(references, "REFERENCES", {})
+    monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: [])
     theirs = train(archs[0], DATA, "ctr(epochs=1)", space=load_space(SMALL), run=tmp_path)
-    (result,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
+    (result,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
     assert TrainingResult.read(tmp_path).loss == theirs.loss
     (ours,) = (tmp_path / "references").iterdir()
     assert TrainingResult.read(ours).loss == result.loss != theirs.loss
 
 
 def test_a_reference_that_diverges_has_an_error_and_no_values(archs, tmp_path, monkeypatch):
-    class Wild(REFERENCES["logistic"]):  # type: ignore[misc]
+    class Wild(CTR_DESIGNS["logistic"]):  # type: ignore[misc]
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             return super().forward(rows) + torch.nan
 
-    monkeypatch.setitem(REFERENCES, "wild", Wild)
+    monkeypatch.setitem(CTR_DESIGNS, "wild", Wild)
     trials = TrainingTrials(SMALL, *SAME, tmp_path)
-    winner, wild = trials.compare_with_references(archs[0], ["wild"])
+    winner, wild = trials.compare_with_designs(archs[0], ["wild"])
     assert winner.loss is not None
     assert (wild.loss, wild.excess_loss) == (None, None)
     assert "the training diverged" in wild.error
-    assert describe_references((winner, wild)) == ""
+    assert describe_designs((winner, wild)) == ""
 
 
 def test_ctrl_c_in_a_reference_training_is_not_a_failure(archs, tmp_path, monkeypatch):
@@ -230,13 +235,13 @@ def test_ctrl_c_in_a_reference_training_is_not_a_failure(archs, tmp_path, monkey
 
     monkeypatch.setattr(Training, "train_step", interrupt)
     with pytest.raises(UsageError, match="stopped by Ctrl-C; finished trainings are in"):
-        TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
+        TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
 
 
 def test_validation_selects_the_rate_of_each_network(archs, tmp_path, read_parts, monkeypatch):
-    monkeypatch.setattr(references, "REFERENCES", {"dlrm": REFERENCES["dlrm"]})
-    entries = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
-    trainings = json.loads((tmp_path / references.TRAININGS).read_text())
+    monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: ["dlrm"])
+    entries = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
+    trainings = json.loads((tmp_path / design_trials.TRAININGS).read_text())
     assert len(trainings) == 2 * 3, "three rates for each"
     assert read_parts.index("test") > 3 * 5 * 2, "rates are selected before the test part is read"
     for name, entry in zip((str(archs[0]), "dlrm"), entries, strict=True):
@@ -254,33 +259,33 @@ def test_validation_selects_the_rate_of_each_network(archs, tmp_path, read_parts
 
 
 def test_a_rate_that_diverges_is_not_selected(archs, tmp_path, monkeypatch):
-    train_and_validate = references._train_and_validate
+    train_and_validate = design_trials._train_and_validate
 
     def diverge_at_high_rates(subject: Any, recipe: Any, *rest: Any) -> dict[str, float]:
         if recipe.rate >= 0.12:
             raise DivergedError("no number")
         return train_and_validate(subject, recipe, *rest)
 
-    monkeypatch.setattr(references, "_train_and_validate", diverge_at_high_rates)
-    monkeypatch.setattr(references, "REFERENCES", {})
-    (result,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
+    monkeypatch.setattr(design_trials, "_train_and_validate", diverge_at_high_rates)
+    monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: [])
+    (result,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
     assert result.rate == pytest.approx(0.04)
 
 
 def test_the_comparison_says_which_differences_are_significant():
-    winner = ReferenceResult("found", 1, 0.5, 0.7, 0.5, 0.7)
+    winner = DesignResult("found", 1, 0.5, 0.7, 0.5, 0.7)
     entries = [
         replace(winner, name=name, excess_loss=b, margin=0.01)
         for name, b in (("a", 0.02), ("b", 0.005), ("c", -0.03))
     ]
-    assert describe_references((winner, *entries)) == (
+    assert describe_designs((winner, *entries)) == (
         "On the test data, the winner has a lower log loss than a (+0.0200 \u00b1 0.0100); "
         "it does not differ significantly from b (+0.0050 \u00b1 0.0100); it has a higher log loss than c (-0.0300 \u00b1 0.0100)."
     )
 
 
 def test_rows_of_a_large_table_are_thinned_out_evenly(monkeypatch):
-    monkeypatch.setattr(references, "MAX_ROWS_SEEN", 100)
+    monkeypatch.setattr(design_trials, "MAX_ROWS_SEEN", 100)
     part = TablePart(np.arange(500, dtype=np.float32).reshape(250, 2))
     assert [int(row[0]) for row in thin_part(part).values] == list(range(0, 500, 6))
     assert len(thin_part(TablePart(part.values[:100]))) == 100
@@ -303,8 +308,10 @@ def test_the_number_of_epochs_falls_with_the_number_of_rows():
 def test_candidates_of_a_large_table_are_trained_with_the_shorter_recipe(
     archs, tmp_path, read_parts, monkeypatch
 ):
-    monkeypatch.setattr(references, "MAX_ROWS_SEEN", 1000)  # the table has 480 rows to learn from
-    assert len(TrainingTrials(SMALL, *SAME, tmp_path).validate(archs[:1])) == 1
+    monkeypatch.setattr(
+        design_trials, "MAX_ROWS_SEEN", 1000
+    )  # the table has 480 rows to learn from
+    assert len(TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:1])) == 1
     assert read_parts == 2 * ["train", "val"]
 
 
@@ -317,22 +324,28 @@ def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch)
     result = search(SMALL, "sigeo(samples=16)", **options)
     confirmation = result.confirmed
     assert confirmation is not None
-    trials = json.loads(Path("run", references.TRAININGS).read_text())
+    trials = json.loads(Path("run", design_trials.TRAININGS).read_text())
     losses = {
         key: metrics["loss"] for key, metrics in trials.items() if key.startswith("ctr nasrec")
     }
     assert confirmation.winner in min(losses, key=lambda key: losses[key])
     assert str(result.best) == confirmation.winner == TrainingResult.read("run").key.arch
-    assert [entry.name for entry in confirmation.entries] == ["found", *REFERENCES]
+    assert [entry.name for entry in confirmation.entries] == [
+        "found",
+        *list_ctr_designs(SOURCE.task),
+        BOOSTING,
+    ]
     assert Confirmation.read(RunFolder.read("run")) == confirmation
     monkeypatch.setattr(Training, "train_step", None)
     assert search(SMALL, "sigeo(samples=16)", **options).confirmed.groups == confirmation.groups
-    assert train("run").auc == confirmation.entries[0].auc, "the winner is trained already"
+    assert train("run").auc == confirmation.entries[0].quality, "the winner is trained already"
     page = report("run").read_text()
     parts = ("Training", "Learning curves", "Calibration", "Confirmation by training", "logistic",
              "Comparison with hand-designed networks", "the lowest log loss on the validation data")  # fmt: skip
     assert all(part in page for part in parts)
     assert "On the test data, the winner" in page
+    assert f"{BOOSTING}, cannot win: {NOT_EXPORTED}" in page
+    assert f"{BOOSTING} (" in " ".join(confirmation.sentences)
 
 
 FIRST_LOSSES = {"logistic": 0.3, "dlrm": 0.1}  # those of found networks are 0.2
@@ -350,7 +363,7 @@ SEARCH: dict[str, Any] = {
 def fake_losses(tmp_path, monkeypatch) -> dict[str, float]:
     """Return the validation losses of full trainings, which tests may change; 0.2 for others."""
     losses = dict(FIRST_LOSSES)
-    real_train = references.train
+    real_train = design_trials.train
 
     def train_with_fake_loss(network: Any, *arguments: Any, **options: Any) -> TrainingResult:
         result = real_train(network, *arguments, **options)
@@ -358,8 +371,8 @@ def fake_losses(tmp_path, monkeypatch) -> dict[str, float]:
         return replace(result, best={**result.best, "loss": loss})
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(references, "train", train_with_fake_loss)
-    monkeypatch.setattr(references, "REFERENCES", dict.fromkeys(FIRST_LOSSES))
+    monkeypatch.setattr(design_trials, "train", train_with_fake_loss)
+    monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: list(FIRST_LOSSES))
     return losses
 
 
@@ -371,7 +384,10 @@ def test_a_hand_designed_network_that_wins_on_validation_is_delivered(fake_losse
     assert str(result.best) == confirmation.winner
     assert read_winner("run").name == "dlrm"
     assert Confirmation.read(RunFolder.read("run")) == confirmation
-    found, _, dlrm = confirmation.entries
+    found, _, dlrm, boosting = confirmation.entries
+    assert (boosting.name, boosting.error) == (BOOSTING, "")
+    assert boosting.excess_loss == pytest.approx(boosting.loss - dlrm.loss)
+    assert boosting.violation == NOT_EXPORTED
     assert (dlrm.excess_loss, dlrm.val_loss) == (None, 0.1)
     assert found.excess_loss == pytest.approx(found.loss - dlrm.loss)
     assert "dlrm, a hand-designed network" in repr(result)
@@ -386,14 +402,14 @@ def test_a_hand_designed_network_that_wins_on_validation_is_delivered(fake_losse
     assert (again.key.arch, again.loss) == ("dlrm", trained.loss)
     inputs = SOURCE.batch(8).inputs
     assert again.model is not None
-    network = REFERENCES["dlrm"](SOURCE.task).eval()
+    network = CTR_DESIGNS["dlrm"](SOURCE.task).eval()
     network.load_state_dict(torch.load("run/references/dlrm/model.pt", weights_only=True))
     assert torch.equal(again.model(inputs), network(inputs))
     page = report("run").read_text()
     assert "The winner is dlrm, a hand-designed network. Test log loss" in page
     assert "<b>dlrm</b>, the winner" in page
     assert "Earlier training" not in page
-    outcome = read_outcome("run")
+    outcome = read_run_outcome("run")
     assert (outcome["best"], outcome["winner"]) == (confirmation.winner, "dlrm")
     assert outcome["trained"]["loss"] == trained.loss
 
@@ -408,7 +424,7 @@ def test_a_hand_designed_network_that_wins_on_validation_is_delivered(fake_losse
 def test_a_hand_designed_network_over_a_limit_cannot_win(fake_losses):
     result = search(SMALL, limits={"params": "10k"}, **SEARCH)
     assert result.confirmed.reference == ""
-    size = sum(weight.numel() for weight in REFERENCES["dlrm"](SOURCE.task).parameters())
+    size = sum(weight.numel() for weight in CTR_DESIGNS["dlrm"](SOURCE.task).parameters())
     dlrm = result.confirmed.entries[2]
     assert (dlrm.limit_values, dlrm.val_loss) == ({"max_params": size}, 0.1)
     assert dlrm.violation == f"{size / 1000:.1f} k parameters, over the limit 10k"
@@ -417,7 +433,7 @@ def test_a_hand_designed_network_over_a_limit_cannot_win(fake_losses):
     fake_losses["logistic"] = 0.15
     result = search(SMALL, limits={"params": "10k"}, **SEARCH)
     assert result.winner_name == "logistic"
-    size = sum(weight.numel() for weight in REFERENCES["logistic"](SOURCE.task).parameters())
+    size = sum(weight.numel() for weight in CTR_DESIGNS["logistic"](SOURCE.task).parameters())
     (limit,) = result.run.limits
     assert (limit["limit"], limit["value"]) == ("max_params", size)
 
@@ -435,7 +451,7 @@ def test_a_hand_designed_network_over_a_limit_cannot_win(fake_losses):
 )
 def test_all_limits_of_the_search_hold_for_hand_designed_networks(limits, violation):
     config = SearchConfig(data=DATA, limits=limits)
-    values = measure_reference("logistic", SOURCE.task, config, [])
+    values = measure_design("logistic", SOURCE.task, config, [])
     assert set(values) == set(config.limit_texts)
     text = describe_violation(values, config.limit_texts)
     assert text.endswith(violation) if violation else text == ""
@@ -443,15 +459,15 @@ def test_all_limits_of_the_search_hold_for_hand_designed_networks(limits, violat
 
 def test_latencies_of_another_device_are_unknown():
     config = SearchConfig(data=DATA, limits={"latency": "10s"}, latency_table="pi.csv")
-    values = measure_reference("logistic", SOURCE.task, config, [])
+    values = measure_design("logistic", SOURCE.task, config, [])
     assert values == {"max_latency": None}
     text = describe_violation(values, config.limit_texts)
-    assert text == "its value for max_latency 10s is unknown"
+    assert text == "whether it satisfies max_latency 10s is unknown"
 
 
 def test_the_lowest_validation_loss_wins_and_the_first_of_equal_ones(archs, tmp_path):
     trials = TrainingTrials(SMALL, *SAME, tmp_path)
-    (training,) = trials.train_with_references(archs[0], []).values()
+    (training,) = trials.train_with_designs(archs[0], []).values()
     assert isinstance(training, TrainingResult)
 
     def choose(excluded: tuple[str, ...] = (), **losses: float | str) -> str:
@@ -471,7 +487,7 @@ def test_the_lowest_validation_loss_wins_and_the_first_of_equal_ones(archs, tmp_
 
 
 def test_a_comparison_that_was_stopped_is_resumed(fake_losses, monkeypatch):
-    faked_train = references.train
+    faked_train = design_trials.train
 
     def stop_at_dlrm(network: Any, *arguments: Any, **options: Any) -> TrainingResult:
         if str(network) == "dlrm":
@@ -479,7 +495,7 @@ def test_a_comparison_that_was_stopped_is_resumed(fake_losses, monkeypatch):
         return faked_train(network, *arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(references, "train", stop_at_dlrm)
+        patch.setattr(design_trials, "train", stop_at_dlrm)
         stopped = search(SMALL, **SEARCH)
     assert stopped.run.ended == "interrupted"
     assert read_winner("run").reference == "", "the comparison has not been finished"
@@ -499,7 +515,7 @@ def test_a_comparison_that_was_stopped_is_resumed(fake_losses, monkeypatch):
         ("copy_training", die_while_copying),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(references, name, die)
+            patch.setattr(design_trials, name, die)
             with pytest.raises(MemoryError):
                 search(SMALL, **SEARCH)
     monkeypatch.setattr(Training, "train_step", None)
@@ -540,10 +556,10 @@ def test_a_run_folder_cannot_name_a_file_as_its_winner(fake_losses, tmp_path):
 def test_a_hand_designed_network_is_trained_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = train("dlrm", DATA, "ctr(epochs=1)")
-    assert result.params == sum(w.numel() for w in REFERENCES["dlrm"](SOURCE.task).parameters())
+    assert result.params == sum(w.numel() for w in CTR_DESIGNS["dlrm"](SOURCE.task).parameters())
     assert Path(result.folder).name.startswith("train-dlrm")
     assert train("dlrm", DATA, "ctr(epochs=1)").loss == result.loss
-    with pytest.raises(UsageError, match="dlrm predicts clicks from the rows of a table"):
+    with pytest.raises(UsageError, match="dlrm reads the rows of a table"):
         train("dlrm", "digits", input_shape=(3, 32, 32))
     with pytest.raises(UsageError, match="networks of tables take --data csv:PATH"):
         train("dlrm", "digits")

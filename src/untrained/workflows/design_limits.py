@@ -12,7 +12,7 @@ from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.strategies.latency import LatencyTimer, Runtime
 from untrained.strategies.max_latency import FINAL_RUNS
-from untrained.training.ctr_references import REFERENCES
+from untrained.training.ctr_designs import CTR_DESIGNS
 from untrained.types import Batch, Failure, Record, Task
 
 _UNITS = {
@@ -23,10 +23,10 @@ _UNITS = {
 }
 
 
-def measure_reference(
+def measure_design(
     name: str, task: Task, config: SearchConfig, records: Sequence[Record]
 ) -> dict[str, float | None]:
-    """Measure what the limits of a search are about.
+    """Measure the quantities that the search limits, for one network.
 
     Args:
         name: Name of the hand-designed network.
@@ -41,7 +41,7 @@ def measure_reference(
     if not texts:
         return {}
     with random_state(0):
-        network = REFERENCES[name](task).eval()
+        network = CTR_DESIGNS[name](task).eval()
     probe = Probe(network, Batch(torch.zeros(1, *task.input_shape), torch.zeros(1)))
     values: dict[str, float | None] = {}
     for limit in texts:
@@ -82,13 +82,13 @@ def describe_violation(values: Mapping[str, float | None], texts: Mapping[str, s
     """Describe the first limit that a network violates; empty if it satisfies all.
 
     Args:
-        values: What `measure_reference` returns.
+        values: What `measure_design` returns.
         texts: The limits as the user typed them, by name.
     """
     limits = Limits.parse(**texts)
     for name, value in values.items():
         if value is None:
-            return f"its value for {name} {texts[name]} is unknown"
+            return f"whether it satisfies {name} {texts[name]} is unknown"
         limit = getattr(limits, name)
         if name == "max_latency":
             is_violated = limit.is_exceeded_by(value)
