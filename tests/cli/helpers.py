@@ -56,28 +56,29 @@ def read_usage_error(result: CommandResult) -> str:
 # Arguments and options of every command.
 COMMANDS = {
     "search": "--space --proxy --strategy --budget --time --effort --stable --top --screen --keep --also --validate --warm-up "
-    "--confirm --no-confirm --export --recipe --max-params --min-params --max-flops --max-memory --max-latency "
-    "--latency-table --data --label --input-size "
+    "--confirm --no-confirm --export --recipe --refit --max-params --min-params --max-flops --max-memory --max-latency "
+    "--latency-table --data --label --task --test --input-size "
     "--seed --seeds --device --workers --networks-per-batch --ray --time-limit --run --data-root --json",
-    "score": "networks --rank --proxy --space --input-shape --classes --data --label --warm-up --seeds "
+    "score": "networks --rank --proxy --space --input-shape --classes --data --label --task --warm-up --seeds "
     "--device --data-root --json",
-    "bench": "--space --table --dataset --proxy --samples --seeds --benchmark --metric --scores --data --warm-up --seed "
-    "--device --workers --networks-per-batch --ray --time-limit --run --input-size --data-root --json",
-    "calibrate": "--space --data --label --proxy --trainings --epochs --samples --seed --device --workers --ray "
+    "bench": "--space --table --dataset --proxy --failures --samples --seeds --benchmark --metric --scores --data --warm-up "
+    "--seed --device --workers --networks-per-batch --ray --time-limit --run --input-size --data-root --json",
+    "calibrate": "--space --data --label --task --proxy --trainings --epochs --samples --seed --device --workers --ray "
     "--time-limit --run --data-root --json",
-    "reproduce": "experiment --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
-    "train": "network --data --label --recipe --refit --space --epochs --patience --time --input-shape --seed --device --run "
-    "--tensorboard --data-root --json",
-    "export": "network --out --space --weights --data --label --input-shape --classes --data-root --json",
+    "reproduce": "experiment --samples --seeds --batch --device --workers --ray --time-limit --run --data-root "
+    "--failures --scores --only-recorded --store --json",
+    "train": "network --data --label --task --test --recipe --refit --space --epochs --patience --time --input-shape --seed "
+    "--device --run --tensorboard --data-root --json",
+    "export": "network --out --space --weights --data --label --task --input-shape --classes --data-root --json",
     "latency bundle": "--space --run --count --seed --max-params --min-params --max-flops --max-memory "
-    "--data --label --input-size --data-root --out --json",
+    "--data --label --task --input-size --data-root --out --json",
     "data import": "name path --data-root --json",
-    "data card": "name --label --input-size --data-root --json",
-    "list": "kind --json",
+    "data card": "name --label --task --input-size --data-root --json",
+    "list": "kind --measure --json",
     "doctor": "--data-root --json",
-    "report": "folder --json",
+    "report": "folder --serve --port --json",
     "store info": "store --json",
-    "store export": "store out --json",
+    "store export": "store out --as --json",
     "store merge": "store others --json",
 }
 

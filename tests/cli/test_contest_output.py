@@ -33,6 +33,23 @@ def test_the_table_marks_the_winner_and_names_designs_in_plain_words(capsys):
     assert places == sorted(places)
 
 
+def test_networks_that_were_passed_over_are_counted_in_one_sentence(capsys):
+    show_contest(make_contest(ARCHS, passed_over=11, replacements=5))
+    text = " ".join(capsys.readouterr().out.split())
+    assert (
+        "11 of the best networks by score were passed over, because they are too slow to train in "
+        "the time; 5 networks with the next best scores took part instead."
+    ) in text
+    show_contest(make_contest(ARCHS, passed_over=1))
+    text = " ".join(capsys.readouterr().out.split())
+    assert (
+        "1 of the best networks by score was passed over, because it is too slow to train in the "
+        "time; it was not replaced."
+    ) in text
+    show_contest(make_contest(ARCHS))
+    assert "passed over" not in capsys.readouterr().out
+
+
 def test_latency_is_shown_if_it_was_measured_and_texts_are_not_markup(capsys):
     contest = make_contest(ARCHS, data="folder:[red]x")
     first = replace(contest.entries[0], latency=0.0042, selections=("known design [bold]x",))

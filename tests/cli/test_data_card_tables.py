@@ -1,4 +1,4 @@
-"""`untrained data card` for tables; the commands and the code of docs/tables.md work."""
+"""`untrained data card` for tables; the commands and the code of docs/how-to/tables.md work."""
 
 import json
 import re
@@ -17,7 +17,7 @@ NET = "from torch import nn\ndef make():\n    return nn.Sequential(nn.Linear(5, 
 
 @pytest.fixture
 def table(project, monkeypatch):
-    """The table of docs/tables.md: click, user, item, price, shown and hour; line 4 is broken."""
+    """The table of docs/how-to/tables.md: click, user, item, price, shown and hour; line 4 is broken."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
     rows = [
         f"{i % 3 // 2},u{i % 9},{i % 50},{i / 7:.2f},{i * i % 97},{i // 10}" for i in range(300)
@@ -29,7 +29,7 @@ def table(project, monkeypatch):
 
 
 def test_the_commands_of_the_page_on_tables_work(run_cli, table):
-    commands = read_code_blocks("tables.md", "")[0].splitlines()
+    commands = read_code_blocks("how-to/tables.md", "")[1].splitlines()
     assert {command.split()[1] for command in commands} == {"data", "search", "score", "train"}
     for command in commands:
         code, out, err = run_cli(*shlex.split(command)[1:])
@@ -38,7 +38,7 @@ def test_the_commands_of_the_page_on_tables_work(run_cli, table):
 
 
 def test_the_python_code_of_the_page_on_tables_works(run_cli, table, capsys):
-    exec(read_code_blocks("tables.md", "python")[0], {})
+    exec(read_code_blocks("how-to/tables.md", "python")[0], {})
     assert "planted" in capsys.readouterr().out
 
 
@@ -48,7 +48,7 @@ def test_the_page_on_tables_documents_all_options(table):
     from tests.test_documents import DOCS
     from untrained.data.tables.options import TableOptions
 
-    page = (DOCS / "tables.md").read_text()
+    page = (DOCS / "how-to/tables.md").read_text()
     assert {field.name for field in fields(TableOptions)} == set(
         re.findall(r"^\| `(\w+)=", page, flags=re.MULTILINE)
     )
@@ -104,7 +104,7 @@ WRONG = {
     "calibrate --label click": "--label click names a column of a table",
     "calibrate --data csv:clicks.csv --label clack": "no column is called 'clack'; did you mean click?",
     "export my_net.py:make --out out --label click": "--label click names a column of a table",
-    "search --space nasrec_small --data csv:clicks.csv --label click --max-params 2X": "'2X' is not a max params",
+    "search --space nasrec_small --data csv:clicks.csv --label click --max-params 2X": "max params cannot be '2X'",
     "data card noise": "noise has no card",
     "data card csv:none.csv": "there is no file none.csv",
     "data card csv:.": "is a folder",

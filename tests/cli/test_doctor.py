@@ -23,7 +23,8 @@ from untrained.version import __version__
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # In the order of pyproject.toml; the extra `dev` is for contributors.
-EXTRAS = [name for name in PROJECT["optional-dependencies"] if name != "dev"]
+FOR_CONTRIBUTORS = ("dev", "docs")
+EXTRAS = [name for name in PROJECT["optional-dependencies"] if name not in FOR_CONTRIBUTORS]
 
 
 @pytest.fixture

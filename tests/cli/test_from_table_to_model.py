@@ -20,10 +20,10 @@ from tests.data.logs import find_row_numbers
 from tests.exports.networks import run_without_untrained
 from untrained.data import load_data
 from untrained.spaces import load_space
-from untrained.training.ctr_references import REFERENCES
+from untrained.training.ctr_designs import CTR_DESIGNS
 from untrained.training.result import TrainingResult
 from untrained.types import Task
-from untrained.workflows import references
+from untrained.workflows import design_trials
 
 SPACE = "nasrec_small(blocks=1)"
 ROWS = 300
@@ -84,17 +84,17 @@ def write_table(path: Path, header: list[str], rows: list[list[str]], separator:
 
 def set_winner(monkeypatch: pytest.MonkeyPatch, winner: str) -> None:
     """Let logistic regression, DLRM or "found" have the lowest validation loss when fully trained."""
-    real_train = references.train
+    real_train = design_trials.train
 
     def train_with_fake_loss(network: Any, *arguments: Any, **options: Any) -> TrainingResult:
         result = real_train(network, *arguments, **options)
         name = result.key.arch
-        if name not in REFERENCES:
+        if name not in CTR_DESIGNS:
             name = "found"
         return replace(result, best={**result.best, "loss": 0.1 if name == winner else 0.2})
 
-    monkeypatch.setattr(references, "train", train_with_fake_loss)
-    monkeypatch.setattr(references, "REFERENCES", ("logistic", "dlrm"))
+    monkeypatch.setattr(design_trials, "train", train_with_fake_loss)
+    monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: ["logistic", "dlrm"])
 
 
 @pytest.fixture
@@ -121,8 +121,8 @@ def predict_with_torch(project: Path) -> np.ndarray:
     """Return the probability of a click for each row, from the trained weights in this process."""
     source = load_data(DATA, Task("any", (1,), 1))
     arch = json.loads((project / "run" / "train.json").read_text())["key"]["arch"]
-    if arch in REFERENCES:
-        network = REFERENCES[arch](source.task)
+    if arch in CTR_DESIGNS:
+        network = CTR_DESIGNS[arch](source.task)
     else:
         space = load_space(SPACE)
         network = space.build(space.parse(arch), source.task)
@@ -199,10 +199,11 @@ def test_one_command_makes_a_model_from_a_click_log(exported, project):
     assert [column["name"] for column in config["table"]["identifiers"]] == ["user", "note", "code"]
     readme = (exported / "README.md").read_text()
     assert readme.startswith(
-        f"# NasrecNetwork: AUC {training['auc']:.4f} on the test part of {DATA}\n"
+        f"# NasrecNetwork: AUC {100 * training['auc']:.2f} % on the test part of {DATA}\n"
     )
     assert (
-        f"Log loss {training['loss']:.4f} and AUC {training['auc']:.4f} on the test part" in readme
+        f"Log loss {training['loss']:.4f} and AUC {100 * training['auc']:.2f} % on the test part"
+        in readme
     )
     assert (
         "- numbers: `number`, `price`, `shown`; a missing number is replaced by the mean" in readme

@@ -53,6 +53,25 @@ def test_search_prints_the_ranking_and_shows_progress_on_the_error_stream(run_cl
     assert out.rstrip().endswith("report: run/report.html")
 
 
+def test_proxies_of_also_have_columns_in_the_terminal_and_in_the_report(run_cli, project):
+    also = ("--also", "./mine.py:spread(times=2),flops")
+    code, out, _ = run_cli(*SEARCH, "--proxy", "params", *also)
+    assert code == 0
+    assert re.search(r"# +params +FLOPs +spread +architecture", out)
+    with Store(project / "run" / "records.sqlite") as store:
+        spreads = {str(r.arch): r.value for r in store if r.proxy == "spread(times=2)"}
+    assert len(spreads) == 3
+    rows = [line.split() for line in out.splitlines() if re.match(r" +[123] ", line)]
+    assert [float(row[-2]) for row in rows] == pytest.approx(
+        [spreads[row[-1]] for row in rows], rel=1e-5
+    )
+    page = (project / "run" / "report.html").read_text()
+    assert '<th scope="col" class="num">spread(times=2)</th>' in page
+    # FLOPs have a column already.
+    assert page.count(">FLOPs</th>") == 1
+    assert ">flops</th>" not in page
+
+
 def test_a_search_without_any_score_prints_the_reason(run_cli, project):
     code, out, _ = run_cli(*SEARCH, "--proxy", "./mine.py:broken")
     assert code == 1

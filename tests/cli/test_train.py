@@ -40,7 +40,7 @@ def test_train_and_report_a_network_of_the_user(run_cli, project):
     }
     code, out, _ = run_cli(*command)
     assert code == 0
-    assert f"Test accuracy {100 * result['accuracy']:.2f} % after 3 epochs" in out
+    assert f"Test accuracy {100 * result['accuracy']:.1f} % after 3 epochs" in out
     assert "report: run/report.html" in out
     summary = json.loads(run_cli("report", "run", "--json")[1])
     assert summary == {"report": "run/report.html", "trained": result, "weights": "run/model.pt"}
@@ -52,11 +52,11 @@ def test_train_and_report_a_network_of_the_user(run_cli, project):
 def test_a_refit_and_the_decision_on_mirroring_are_printed(run_cli, project):
     (project / "net.py").write_text(NETWORK)
     command = (*make_train_command(project, epochs=2), "--run", "run")
-    code, out, _ = run_cli(*command, "--refit")
+    code, out, _ = run_cli(*command, "--refit", "validation")
     assert code == 0
     text = " ".join(out.split())
     assert "trained on the training and the validation part: the moving average of epoch 2" in text
-    assert "pictures are not mirrored in training: mirror images of a class differ" in text
+    assert "pictures are not mirrored in training: mirror images of their classes differ" in text
     assert "selected" not in text
     assert "refit True (now False)" in read_usage_error(run_cli(*command))
 
@@ -162,7 +162,9 @@ def test_train_on_a_table_uses_its_own_recipe_and_prints_log_loss(run_cli, proje
     assert sum(row["rows"] for row in result["calibration"]) == result["samples"]["test"]
     (project / "run" / "train.json").unlink()
     code, out, err = run_cli(*command)
-    assert f"Test log loss {result['loss']:.4f}, AUC {result['auc']:.4f} after 5 epochs" in out
+    assert (
+        f"Test log loss {result['loss']:.4f}, AUC {100 * result['auc']:.2f} % after 5 epochs" in out
+    )
     assert f"log loss {result['best']['loss']:.4f}" in out
     assert f"validation {result['curve'][-1]['val_loss']:.4f}" in err
 
@@ -209,6 +211,6 @@ def test_a_search_on_user_data_ends_with_a_contest(run_cli, project):
     assert "--no-confirm" in page
     assert "per group</dt>" not in page
     assert ">Contest<" not in page
-    assert "noise has nothing to learn from" in read_usage_error(
+    assert "noise has no parts to train on" in read_usage_error(
         run_cli(*SEARCH[:-1], "other", "--confirm", "2")
     )

@@ -93,6 +93,7 @@ def main() -> None:
         _print_error(str(error))
         sys.exit(WRONG_USAGE)
     except KeyboardInterrupt:
+        _print_error("stopped by Ctrl-C")
         sys.exit(INTERRUPTED)
     # Typer returns the code of `typer.Exit`, or what the command returned, which is None.
     sys.exit(exit_code if isinstance(exit_code, int) else 0)

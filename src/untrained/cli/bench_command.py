@@ -11,6 +11,7 @@ from untrained.cli.options import (
     WHAT,
     DataRootOption,
     DeviceOption,
+    FailuresOption,
     InputSizeOption,
     JsonOption,
     NetworksPerBatchOption,
@@ -81,6 +82,7 @@ def bench(
         ),
     ] = "",
     warm_up: WarmUpOption = "",
+    failures: FailuresOption = "omit",
     seed: SeedOption = 0,
     seeds: SeedsOption = 1,
     samples: Annotated[
@@ -108,8 +110,8 @@ def bench(
     """Measure how well each proxy ranks architectures with known accuracy.
 
     The result is the rank correlation of each proxy and of simple baselines with the known
-    accuracy, with confidence intervals. Without options, it uses known results of convnet, which
-    come with untrained, on this and on every other machine. Import published tables once with
+    accuracy, with confidence intervals. Without options, it uses the known results of convnet that
+    come with untrained, so it does the same on every machine. Import published tables once with
     `untrained data import`, or give results of your own with --table.
 
     Example: untrained bench --proxy all
@@ -141,6 +143,7 @@ def bench(
             scores=scores,
             data=data,
             warm_up=warm_up,
+            failures=failures,
             device=device,
             workers=workers,
             networks_per_batch=networks_per_batch,

@@ -16,6 +16,7 @@ from untrained.cli.options import (
     RunOption,
     SeedOption,
     SpaceOption,
+    TaskOption,
     TimeLimitOption,
     WorkersOption,
     add_label,
@@ -38,12 +39,14 @@ def calibrate(
         int,
         typer.Option(
             min=10,
-            help="Number of samples to train and evaluate on.",
+            help="Number of data samples to train and evaluate on (not architectures, which "
+            "--trainings sets).",
             rich_help_panel=BUDGET,
         ),
     ] = 1500,
     data: DataOption = None,
     label: LabelOption = None,
+    task: TaskOption = None,
     data_root: DataRootOption = None,
     run: RunOption = None,
     as_json: JsonOption = False,
@@ -71,7 +74,7 @@ def calibrate(
     from untrained.workflows.calibrate import calibrate as run_calibration
     from untrained.workflows.report import report as write_report
 
-    data_name = add_label(data, label)
+    data_name = add_label(data, label, task)
     if data_name is None:
         data_name = DEFAULT_DATA
     compute = ComputeConfig(device, workers, ray, time_limit)

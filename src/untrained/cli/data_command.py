@@ -11,6 +11,7 @@ from untrained.cli.options import (
     InputSizeOption,
     JsonOption,
     LabelOption,
+    TaskOption,
     add_label,
 )
 from untrained.errors import UsageError
@@ -54,6 +55,7 @@ def show_data_card(
         typer.Argument(help="Data, as for --data: folder:PATH, images:PATH, csv:PATH."),
     ],
     label: LabelOption = None,
+    task: TaskOption = None,
     input_size: InputSizeOption = None,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
@@ -77,10 +79,10 @@ def show_data_card(
     from untrained.types import Task
 
     # Classes and channels come from the data; the task only suggests the size of images.
-    task = set_input_size(Task(name, (3, 32, 32), 2), input_size)
+    like = set_input_size(Task(name, (3, 32, 32), 2), input_size)
     # Reading many images takes a while; loading and inspecting both report progress.
     with show_progress(as_json):
-        source = load_data(add_label(name, label) or name, task, data_root)
+        source = load_data(add_label(name, label, task) or name, like, data_root)
         if source.card is None:
             raise UsageError(
                 f"{name} has no card; only your own data have one, such as folder:./photos or "

@@ -7,7 +7,7 @@ def doctor(data_root: DataRootOption = None, as_json: JsonOption = False) -> Non
     """Show versions, devices, optional extras and data on this machine.
 
     For everything that is missing, it shows how to add it and what that enables. It changes
-    nothing, and ends with exit code 0 also if something is missing.
+    nothing, and ends with exit code 0 even if something is missing.
 
     Example: untrained doctor --json
     """

@@ -15,6 +15,7 @@ from untrained.cli.options import (
     JsonOption,
     LabelOption,
     SpaceOption,
+    TaskOption,
     add_label,
 )
 from untrained.quantities import parse_shape
@@ -50,6 +51,7 @@ def export(
         ),
     ] = None,
     label: LabelOption = None,
+    task: TaskOption = None,
     data_root: DataRootOption = None,
     out: Annotated[
         Path,
@@ -81,7 +83,7 @@ def export(
     from untrained.workflows.export import export as export_network
 
     shape = None if input_shape is None else parse_shape(input_shape)
-    data_name = add_label(data, label)
+    data_name = add_label(data, label, task)
     with reserve_stdout(as_json):
         result = export_network(
             network,

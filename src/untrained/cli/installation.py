@@ -23,6 +23,7 @@ EXTRA_PURPOSES = {
     "datasets": "data sets of the Hugging Face hub: --data hf:NAME",
     "train": "training on several GPUs with accelerate, and --tensorboard",
     "export": "exported models, latency in ONNX Runtime and on other devices",
+    "optuna": "runs written as Optuna studies: store export --as optuna",
 }
 
 # A requirement in the metadata of a package, such as `ray>=2.40; extra == "ray"`.
@@ -169,7 +170,7 @@ def _list_packages() -> tuple[list[Package], list[Extra]]:
         if match is None:
             continue
         extra = match["extra"]
-        # The extra `dev` has no purpose for users.
+        # The extras `dev` and `docs` are for contributors.
         if extra is not None and extra not in packages_of_extras:
             continue
         package = _describe_package(match["name"], match["versions"].strip())

@@ -20,6 +20,7 @@ from untrained.cli.options import (
     MinParamsOption,
     SeedOption,
     SpaceOption,
+    TaskOption,
     add_label,
 )
 from untrained.errors import UsageError
@@ -46,7 +47,7 @@ def write_bundle(
         typer.Option(
             min=1,
             help="Number of architectures.",
-            show_default="30; 10 of a run",
+            show_default="30, or 10 with --run",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -59,11 +60,12 @@ def write_bundle(
         str | None,
         typer.Option(
             help="Data set of the search, which decides the numbers of classes and channels.",
-            show_default="as the space has them",
+            show_default="those of the space",
             rich_help_panel=DATA,
         ),
     ] = None,
     label: LabelOption = None,
+    task: TaskOption = None,
     input_size: InputSizeOption = None,
     data_root: DataRootOption = None,
     out: Annotated[
@@ -101,11 +103,13 @@ def write_bundle(
         "flops": max_flops,
         "memory": max_memory,
     }
-    data_name = add_label(data, label)
+    data_name = add_label(data, label, task)
     if run is not None:
         has_limits = any(text is not None for text in limits.values())
         if has_limits or data_name is not None or input_size is not None:
-            raise UsageError("--run names its own limits and data: leave out the other options")
+            raise UsageError(
+                "--run takes limits and data from the run; leave out the other options"
+            )
     with show_progress(as_json) as on_progress, reserve_stdout(as_json):
         if run is not None:
             bundle = write_run_bundle(

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from untrained.cli.options import JsonOption
-from untrained.errors import unknown_name_error
+from untrained.cli.options import WHAT, JsonOption
+from untrained.errors import UsageError, unknown_name_error
 
 
 # Not called `list`, which would hide the built-in type.
@@ -18,6 +18,15 @@ def list_entries(
             show_default="the names of all entries",
         ),
     ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure",
+            help="Measure the cost of proxies on this machine, in about a minute, and save the "
+            "result.",
+            rich_help_panel=WHAT,
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List spaces, proxies, strategies, data sets, benchmarks, papers or recipes.
@@ -25,13 +34,15 @@ def list_entries(
     For one kind, it shows the description and the options of each entry. Without a kind, it shows
     the names of all entries.
 
-    Example: untrained list proxies
+    Example: untrained list proxies --measure
     """
     # Imported here and not above, because `--help` must not load torch.
-    from untrained.cli.catalogue import CATALOGUE
-    from untrained.cli.terminal.json_output import print_json
+    from untrained.cli.catalogue import CATALOGUE, add_measured_costs
+    from untrained.cli.terminal.json_output import print_json, reserve_stdout
     from untrained.cli.terminal.listing import show_catalogue, show_overview
 
+    if measure and kind != "proxies":
+        raise UsageError("--measure is about proxies: untrained list proxies --measure")
     if kind is None:
         overview = {title: list_rows() for title, list_rows in CATALOGUE.items()}
         if as_json:
@@ -41,9 +52,17 @@ def list_entries(
         return
 
     if kind not in CATALOGUE:
-        raise unknown_name_error("list", kind, CATALOGUE)
+        raise unknown_name_error("kind of entry", kind, CATALOGUE)
     rows = CATALOGUE[kind]()
+    remark = ""
+    if measure:
+        from untrained.cli.terminal.progress_bar import show_progress
+        from untrained.workflows.proxy_cost import describe_measurement
+
+        with show_progress(as_json) as on_progress, reserve_stdout(as_json):
+            rows = add_measured_costs(rows, on_progress)
+        remark = describe_measurement()
     if as_json:
         print_json(rows)
     else:
-        show_catalogue(kind, rows)
+        show_catalogue(kind, rows, remark)

@@ -35,9 +35,16 @@ ProxiesOption = Annotated[
 WarmUpOption = Annotated[
     str,
     typer.Option(
-        help="Train on a share of the data before scoring: 10%. This trains the supernet of the "
-        "space; 10%(paths=each) trains each architecture on its own, and 1%(preset=nasrec) uses "
-        "the schedule of NASRec.",
+        help="Train on a share of the data before scoring, for example 10%. This trains the "
+        "supernet of the space; 10%(paths=each) trains each architecture on its own, and "
+        "1%(preset=nasrec) uses the schedule of NASRec.",
+        rich_help_panel=WHAT,
+    ),
+]
+FailuresOption = Annotated[
+    str,
+    typer.Option(
+        help="How statistics treat networks without a score: omit, or last to rank them last.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -76,25 +83,30 @@ ClassesOption = Annotated[
 # Limits
 MaxParamsOption = Annotated[
     str | None,
-    typer.Option(help="Largest number of parameters: 1M.", rich_help_panel=LIMITS),
+    typer.Option(help="Largest number of parameters, for example 1M.", rich_help_panel=LIMITS),
 ]
 MinParamsOption = Annotated[
     str | None,
-    typer.Option(help="Smallest number of parameters: 100k.", rich_help_panel=LIMITS),
+    typer.Option(help="Smallest number of parameters, for example 100k.", rich_help_panel=LIMITS),
 ]
 MaxFlopsOption = Annotated[
     str | None,
-    typer.Option(help="Largest number of multiply-adds: 150M.", rich_help_panel=LIMITS),
+    typer.Option(help="Largest number of multiply-adds, for example 150M.", rich_help_panel=LIMITS),
 ]
 MaxMemoryOption = Annotated[
     str | None,
     typer.Option(
-        help="Largest memory for weights and activations of one sample in float32: 300MB.",
+        help="Largest memory for weights and activations of one sample in float32, for example "
+        "300MB.",
         rich_help_panel=LIMITS,
     ),
 ]
 
 # Data
+# Kinds of data whose test part may be elsewhere.
+TABLE_KINDS = ("csv", "parquet", "criteo", "avazu", "kdd2012", "frappe")
+KINDS_WITH_TEST = ("folder", "images", "npz", *TABLE_KINDS)
+
 # The default is None, not "digits", because commands need to know whether the user named data.
 DataOption = Annotated[
     str | None,
@@ -111,11 +123,27 @@ LabelOption = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+TaskOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What the label of a table is: binary, classification or regression.",
+        show_default="inferred from the label",
+        rich_help_panel=DATA,
+    ),
+]
+TestOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Your own test data, of the kind of --data: folder:./held, csv:held.csv.",
+        show_default="a tenth of the data",
+        rich_help_panel=DATA,
+    ),
+]
 InputSizeOption = Annotated[
     int | None,
     typer.Option(
         min=8,
-        help="Scale images to this number of pixels per side: 64.",
+        help="Scale images to this number of pixels per side, for example 64.",
         show_default="that of the space",
         rich_help_panel=DATA,
     ),
@@ -181,7 +209,8 @@ RayOption = Annotated[
 TimeLimitOption = Annotated[
     str | None,
     typer.Option(
-        help="Longest time for one architecture: 30s. Slower ones are recorded as failures.",
+        help="Longest time for one architecture, for example 30s. Slower ones are recorded as "
+        "failures.",
         rich_help_panel=COMPUTE,
     ),
 ]
@@ -207,33 +236,88 @@ def require_option(name: str, value: object, other_example: str, other_value: ob
         )
 
 
-def add_label(data: str | None, label: str | None) -> str | None:
-    """Add the value of `--label` to the name of a table: `csv:clicks.csv?label=click`.
+def add_label(data: str | None, label: str | None, task: str | None = None) -> str | None:
+    """Add `--label` and `--task` to the name of a table: `csv:clicks.csv?label=click`.
 
     Args:
         data: Value of `--data`.
         label: Value of `--label`.
+        task: Value of `--task`.
 
     Returns:
         The complete name of the data; None if there is no `--data`.
 
     Raises:
-        UsageError: There is a label, but the data are not a table.
+        UsageError: There is a label or a task, but the data are not a table.
     """
-    if label is None:
+    data = _add_table_option(data, "label", label, "names a column of a table")
+    return _add_table_option(data, "task", task, "says what the label of a table is")
+
+
+def _add_table_option(data: str | None, name: str, value: str | None, purpose: str) -> str | None:
+    """Add the value of an option to the name of a table.
+
+    Args:
+        data: The name of the data so far.
+        name: The option without dashes.
+        value: Its value; None if it is not set.
+        purpose: What the option does, for the messages.
+    """
+    if value is None:
         return data
     if data is None:
-        raise UsageError(
-            f"--label {label} names a column of a table: add --data csv:PATH or --data parquet:PATH"
-        )
+        raise UsageError(f"--{name} {value} {purpose}: add --data csv:PATH or --data parquet:PATH")
     # A path without "csv:" is refused when the data are loaded, with a message that says what to
     # write instead. (`Path.exists` would raise an error for a name that is too long for a path.)
     if os.path.exists(data):
         return data
     if not data.startswith(("csv:", "parquet:")):
         raise UsageError(
-            f"--label {label} names a column of a table, csv:PATH or parquet:PATH, "
-            f"and {data} is not a table"
+            f"--{name} {value} {purpose}, csv:PATH or parquet:PATH, and {data} is not a table"
         )
     separator = "&" if "?" in data else "?"
-    return f"{data}{separator}label={quote(label)}"
+    return f"{data}{separator}{name}={quote(value)}"
+
+
+def add_test(data: str | None, test: str | None) -> str | None:
+    """Add the value of `--test` to the name of data: `folder:./photos?test=./held`.
+
+    Args:
+        data: The name of the data, with `--label`.
+        test: Value of `--test`: a path, or a kind and a path.
+
+    Returns:
+        The complete name of the data; None if there are none.
+
+    Raises:
+        UsageError: The test data cannot belong to the data.
+    """
+    if test is None:
+        return data
+    kind = ""
+    if data is not None and ":" in data:
+        kind = data.partition(":")[0]
+    if kind not in KINDS_WITH_TEST:
+        raise UsageError(
+            f"--test {test} needs data of your own, such as --data folder:./photos; kinds with "
+            f"test data are {', '.join(KINDS_WITH_TEST)}"
+        )
+    test_kind, colon, path = test.partition(":")
+    if not colon:
+        path = test
+    elif test_kind != kind and test_kind in KINDS_WITH_TEST:
+        raise UsageError(
+            f"--test {test} and --data {data} are of different kinds; write --test {kind}:PATH"
+        )
+    elif test_kind != kind:
+        # A colon that belongs to the path, such as that of a drive.
+        path = test
+    if not path:
+        raise UsageError(f"--test {test} names no path; write it like --test {kind}:./held")
+    if os.path.exists(str(data)):
+        # Data without a kind are refused when they are loaded.
+        return data
+    if kind not in TABLE_KINDS:
+        return f"{data}?test={quote(path)}"
+    separator = "&" if "?" in str(data) else "?"
+    return f"{data}{separator}test={quote(path)}"

@@ -1,13 +1,17 @@
 """`untrained reproduce`: repeat a table or figure of a paper."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from untrained.cli.options import (
     BUDGET,
+    DATA,
+    OUTPUT,
     DataRootOption,
     DeviceOption,
+    FailuresOption,
     JsonOption,
     RayOption,
     RunOption,
@@ -52,6 +56,31 @@ def reproduce(
     ] = None,
     data_root: DataRootOption = None,
     run: RunOption = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            help="SQLite file of the scores, which several experiments may share.",
+            show_default="in the run folder",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            help="Parquet file of `untrained store export`, perhaps from another machine, or a "
+            "folder of such files. Its scores are not measured again.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    only_recorded: Annotated[
+        bool,
+        typer.Option(
+            "--only-recorded",
+            help="Measure nothing: use the architectures and scores of --scores alone.",
+            rich_help_panel=DATA,
+        ),
+    ] = False,
+    failures: FailuresOption = "omit",
     as_json: JsonOption = False,
     device: DeviceOption = "cpu",
     workers: WorkersOption = None,
@@ -97,6 +126,10 @@ def reproduce(
             ray=ray,
             time_limit=time_limit,
             run=run,
+            store=store,
+            scores=scores,
+            only_recorded=only_recorded,
+            failures=failures,
             data_root=data_root,
             on_progress=on_progress,
         )

@@ -15,6 +15,7 @@ from untrained.cli.options import (
     JsonOption,
     LabelOption,
     SeedsOption,
+    TaskOption,
     WarmUpOption,
     add_label,
 )
@@ -59,6 +60,7 @@ def score(
     seeds: SeedsOption = 1,
     data: DataOption = None,
     label: LabelOption = None,
+    task: TaskOption = None,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
     device: DeviceOption = "cpu",
@@ -69,7 +71,7 @@ def score(
     code.
 
     With --rank, all factories of a file are scored and ranked by the first proxy, to decide which
-    network to train first. The default there is consensus, seven proxies that are combined. It
+    network to train first. The default there is consensus, eight proxies that are combined. It
     compares the networks of the command with each other, so it needs at least two, and its scores
     change with the others. That is why the default without --rank is dextr, a score of one network
     alone; its order of networks is worse on most spaces (docs/results/consensus.md).
@@ -87,31 +89,29 @@ def score(
     from untrained.proxies import parse_proxy_names
     from untrained.runs.ranking import make_record_rows
     from untrained.workflows.rank import rank as rank_networks
-    from untrained.workflows.score import score_networks
+    from untrained.workflows.score import ScoreOptions, score_networks
     from untrained.workflows.subject import check_input_shape
 
     shape = None if input_shape is None else parse_shape(input_shape)
-    data_name = add_label(data, label)
+    data_name = add_label(data, label, task)
     if proxy is None and rank:
         proxy = DEFAULT_PROXY
     if proxy is None:
         proxy = SINGLE_NETWORK_PROXIES
     proxies = parse_proxy_names(proxy)
+    options = ScoreOptions(
+        space=space,
+        input_shape=shape,
+        num_classes=classes,
+        seeds=seeds,
+        warm_up=warm_up,
+        device=device,
+        data_root=data_root,
+    )
 
     if rank:
         with reserve_stdout(as_json):
-            ranking = rank_networks(
-                networks,
-                proxies,
-                data_name,
-                space=space,
-                input_shape=shape,
-                num_classes=classes,
-                seeds=seeds,
-                warm_up=warm_up,
-                device=device,
-                data_root=data_root,
-            )
+            ranking = rank_networks(networks, proxies, data_name, **options)
         # The error stream is visible with --json too.
         if ranking.warning:
             print_line(f"warning: {ranking.warning}", err=True)
@@ -126,18 +126,7 @@ def score(
                 # If the only network does not accept this shape, the command is wrong. Among
                 # several networks, this is a failure of one of them.
                 check_input_shape(networks[0], shape, space)
-            records = score_networks(
-                networks,
-                proxies,
-                data_name,
-                space=space,
-                input_shape=shape,
-                num_classes=classes,
-                seeds=seeds,
-                warm_up=warm_up,
-                device=device,
-                data_root=data_root,
-            )
+            records = score_networks(networks, proxies, data_name, **options)
         if as_json:
             print_json(make_record_rows(records))
         else:

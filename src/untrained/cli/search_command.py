@@ -1,7 +1,8 @@
 """`untrained search`: search a space for the best architecture."""
 
-from dataclasses import replace
 from pathlib import Path
+from shlex import quote
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,15 +28,18 @@ from untrained.cli.options import (
     RunOption,
     SeedOption,
     SeedsOption,
+    TaskOption,
+    TestOption,
     TimeLimitOption,
     WarmUpOption,
     WorkersOption,
     add_label,
+    add_test,
     require_option,
 )
-from untrained.cli.winner_export import check_winner_export, export_winner
+from untrained.cli.winner_export import export_winner
 from untrained.config import DEFAULT_PROXY, DEFAULT_SPACE
-from untrained.errors import UsageError
+from untrained.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from untrained.data import DataSource
@@ -47,7 +51,8 @@ def search(
         str,
         typer.Option(
             help="Search space: a name, or your own as ./mine.py:mynet.",
-            show_default="convnet on your own pictures, nasrec_small on tables, else nasbench201",
+            show_default="convnet on your own pictures, mlp on tables without identifiers, "
+            "nasrec_small on other tables, else nasbench201",
             rich_help_panel=WHAT,
         ),
     ] = DEFAULT_SPACE,
@@ -55,7 +60,7 @@ def search(
         str,
         typer.Option(
             help="Proxy that ranks the architectures: consensus, dextr, ./mine.py:mine, ...; "
-            "auto for the one that `untrained calibrate` recommends.",
+            "auto for the one that `untrained calibrate` recommends, auto:FOLDER for its --run.",
             rich_help_panel=WHAT,
         ),
     ] = DEFAULT_PROXY,
@@ -143,7 +148,7 @@ def search(
     effort: Annotated[
         str | None,
         typer.Option(
-            help="The same as a word: quick (15 minutes), normal (1 hour), thorough (4 hours).",
+            help="Instead of --time: quick (15 minutes), normal (1 hour) or thorough (4 hours).",
             show_default="quick on your own pictures, else no limit",
             rich_help_panel=BUDGET,
         ),
@@ -152,7 +157,7 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Stop when the best architectures have not changed during this many new ones.",
+            help="Stop when this number of new architectures has not changed the best ones.",
             rich_help_panel=BUDGET,
         ),
     ] = None,
@@ -169,9 +174,9 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Choose the winner by short trainings of this many of the best, of the largest "
-            "and of random architectures; on pictures of twice as many of the best, half as many "
-            "random ones, and known designs.",
+            help="Choose the winner by short trainings. On tables, this number N of the best by "
+            "score, N of the largest and N random architectures are trained; on pictures, 2N of "
+            "the best, N of the largest, N/2 random ones and the known designs.",
             show_default="3 on your own pictures, 5 on your own tables, else none",
             rich_help_panel=BUDGET,
         ),
@@ -180,13 +185,15 @@ def search(
         bool,
         typer.Option(
             "--no-confirm",
-            help="Skip the contest: the first of the ranking is the winner.",
+            help="Skip the short trainings: the best architecture by score wins.",
             rich_help_panel=BUDGET,
         ),
     ] = False,
     # Data
     data: DataOption = None,
     label: LabelOption = None,
+    task: TaskOption = None,
+    test: TestOption = None,
     input_size: InputSizeOption = None,
     data_root: DataRootOption = None,
     # Output
@@ -203,7 +210,17 @@ def search(
         str | None,
         typer.Option(
             help="Recipe for the training before --export; see `untrained list recipes`.",
-            show_default="photos for your pictures; ctr for tables; else quick",
+            show_default="photos for your pictures; ctr for tables with a binary label, "
+            "table for other tables; else quick",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    refit: Annotated[
+        str | None,
+        typer.Option(
+            help="all to train the exported model on all samples, test part included. The same "
+            "training without the test part comes before and estimates how good it is.",
+            show_default="training and validation part after a contest",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -217,9 +234,9 @@ def search(
 ) -> None:
     """Search a space for the best architecture and write a report.
 
-    Without options, it scores 100 NAS-Bench-201 networks with a consensus of seven proxies on 16
+    Without options, it scores 100 NAS-Bench-201 networks with a consensus of eight proxies on 16
     handwritten digits, which takes about a minute. Ctrl-C stops the search and reports the best
-    architecture so far. The same command resumes it, also with another number of workers.
+    architecture so far. The same command resumes it, even with a different number of workers.
 
     Example: untrained search --budget 1000 --seeds 3 --run runs/mine
 
@@ -238,6 +255,8 @@ def search(
 
     Example: untrained search --proxy "sigeo(preset=vision)" --warm-up 10% --data digits
     """
+    # The time of the command includes that of the imports.
+    start = perf_counter()
     # Imported here and not above, because `--help` must not load torch.
     from untrained.cli.terminal.data_card import show_card_summary
     from untrained.cli.terminal.gpu_hint import print_gpu_hint
@@ -248,10 +267,15 @@ def search(
     from untrained.config import DEFAULT_DATA, ComputeConfig, SearchConfig
     from untrained.runs.folder import get_default_confirmations, get_default_effort
     from untrained.runs.ranking import make_record_rows
+    from untrained.workflows.report import REPORT_FILE
     from untrained.workflows.search import run_search
     from untrained.workflows.time_plan import SCORING, TRAINING, TimePlan
+    from untrained.workflows.winner_export import announce_winner_export, check_winner_export
 
     require_option("--recipe", recipe, "--export model", export)
+    require_option("--refit", refit, "--export model", export)
+    if refit not in (None, "all"):
+        raise UsageError(f"--refit {refit} is unknown here: write --refit all, or leave it out")
     require_option("--latency-table", latency_table, "--max-latency 20ms", max_latency)
     require_option("--keep", keep, "--screen params,naswot", screen)
     require_option("--top", top, "--stable 200", stable)
@@ -263,7 +287,7 @@ def search(
         # A search may take hours, so check first whether its winner can be exported.
         check_winner_export(export, recipe, run)
 
-    data_name = add_label(data, label)
+    data_name = add_test(add_label(data, label, task), test)
     if data_name is None:
         data_name = DEFAULT_DATA
     # Confirmation takes time. It is worth it on the user's own data; for data that come with the
@@ -311,23 +335,36 @@ def search(
     def inspect_data(source: "DataSource") -> None:
         if not as_json:
             show_card_summary(source)
-            # After the data are read, so that a wrong command prints its error only.
-            if time_plan.describe():
-                print_line(time_plan.describe(), err=True)
         if export:
             # Splitting the data raises a UsageError if no network can be trained on them.
             _ = source.parts
 
+    def show_plan(text: str) -> None:
+        if not as_json:
+            print_line(text, err=True)
+
     print_gpu_hint(config.compute, as_json)
-    time_plan = TimePlan.begin(config.time_seconds, config.confirm > 0, export is not None)
+    time_plan = TimePlan.begin(config.time_seconds, config.confirm > 0, export is not None, start)
     scoring_seconds = time_plan.allot_seconds(SCORING)
     with show_progress(as_json, scoring_seconds) as on_progress, reserve_stdout(as_json):
-        result = run_search(config, on_progress, on_data=inspect_data, time_plan=time_plan)
+        try:
+            result = run_search(
+                config,
+                on_progress,
+                on_data=inspect_data,
+                on_plan=show_plan,
+                time_plan=time_plan,
+            )
+        except KeyboardInterrupt:
+            raise Interrupted(
+                "stopped by Ctrl-C before the ranking was finished; what was measured is kept, and "
+                "the same command resumes"
+            ) from None
     if export:
-        # The report prints the command that repeats everything.
-        run_folder = replace(result.run, export=str(export), export_recipe=recipe or "")
-        result = replace(result, run=run_folder.save())
-    page = result.report()
+        result = announce_winner_export(result, export, recipe, refit)
+        page = result.run.folder / REPORT_FILE
+    else:
+        page = result.report()
     if as_json:
         print_json(make_record_rows(result.records))
     else:
@@ -335,6 +372,12 @@ def search(
 
     # After Ctrl-C the result so far is printed, but the winner is not trained.
     if result.run.ended == "interrupted":
+        if export and result.ranking.standings and not as_json:
+            folder = quote(str(result.run.folder))
+            print_line(
+                f"to export the best so far: untrained train {folder} && untrained export {folder} "
+                f"--out {quote(str(export))}"
+            )
         raise typer.Exit(INTERRUPTED)
     if not result.ranking.standings:
         raise typer.Exit(NOTHING_SCORED)
@@ -348,4 +391,5 @@ def search(
             data_root,
             as_json,
             training_seconds,
+            refit or "",
         )

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from untrained.cli.help_text import add_command
-from untrained.cli.options import JsonOption
+from untrained.cli.options import OUTPUT, JsonOption
 
 store_app = typer.Typer(
     help="Inspect, export and merge stores of records.",
@@ -36,10 +36,23 @@ def show_info(store: StoreArgument, as_json: JsonOption = False) -> None:
 
 def export_records(
     store: StoreArgument,
-    out: Annotated[Path, typer.Argument(help="File to write; it ends in .parquet or .csv.")],
+    out: Annotated[
+        Path,
+        typer.Argument(help="File to write; it ends in .parquet or .csv, or .db with --as optuna."),
+    ],
+    file_format: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="FORMAT",
+            help="optuna: an Optuna study with one trial per architecture. "
+            "Without this option, the end of the file name decides.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Write all records of a store to a Parquet or CSV file.
+    """Write all records of a store to a Parquet or CSV file, or a run as an Optuna study.
 
     In a CSV file, a text that a spreadsheet would interpret as a formula, or that begins with ',
     gets a ' in front.
@@ -49,14 +62,22 @@ def export_records(
     # Imported here and not above, because `--help` must not load torch.
     from untrained.cli.terminal.json_output import print_json
     from untrained.cli.terminal.text import print_line
+    from untrained.errors import UsageError
     from untrained.formatting import format_count
-    from untrained.runs import store_files
+    from untrained.runs import optuna_study, store_files
 
-    count = store_files.export_store(store, out)
+    if file_format not in ("", "optuna"):
+        raise UsageError(f"--as {file_format} is unknown; use --as optuna, or leave it out")
+    if file_format == "optuna":
+        count = optuna_study.export_study(store, out)
+        unit = "trial"
+    else:
+        count = store_files.export_store(store, out)
+        unit = "record"
     if as_json:
         print_json({"rows": count, "file": str(out)})
     else:
-        print_line(f"{format_count(count, 'record')}: {out}")
+        print_line(f"{format_count(count, unit)}: {out}")
 
 
 def merge_stores(

@@ -15,7 +15,10 @@ from untrained.cli.options import (
     JsonOption,
     LabelOption,
     SpaceOption,
+    TaskOption,
+    TestOption,
     add_label,
+    add_test,
 )
 from untrained.quantities import parse_shape
 
@@ -32,19 +35,21 @@ def train(
         str | None,
         typer.Option(
             help="Recipe: quick, photos, quick(rate=0.1), ...; see `untrained list recipes`.",
-            show_default="photos for your pictures; ctr for tables; else quick",
+            show_default="photos for your pictures; ctr for tables with a binary label, "
+            "table for other tables; else quick",
             rich_help_panel=WHAT,
         ),
     ] = None,
     refit: Annotated[
-        bool,
+        str | None,
         typer.Option(
-            "--refit",
-            help="Train on the training and the validation part together, and take the weights at "
-            "the end.",
+            help="validation: train on the training and validation parts and keep the final "
+            "weights. all: add the test part too; a training without it runs first, to estimate "
+            "the quality.",
+            show_default="validation for the winner of a contest, else none",
             rich_help_panel=WHAT,
         ),
-    ] = False,
+    ] = None,
     space: SpaceOption = "nasbench201",
     input_shape: InputShapeOption = None,
     seed: Annotated[
@@ -87,6 +92,8 @@ def train(
         ),
     ] = None,
     label: LabelOption = None,
+    task: TaskOption = None,
+    test: TestOption = None,
     data_root: DataRootOption = None,
     run: Annotated[
         str | None,
@@ -149,7 +156,7 @@ def train(
     with show_training_progress(quiet) as on_progress, reserve_stdout(as_json):
         result = train_network(
             network,
-            add_label(data, label),
+            add_test(add_label(data, label, task), test),
             recipe,
             space=space,
             epochs=epochs,
@@ -157,7 +164,7 @@ def train(
             device=device,
             seed=seed,
             patience=patience,
-            refit=refit,
+            refit=refit or False,
             time=time,
             input_shape=shape,
             tensorboard=tensorboard,

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.formatting import format_duration
-from untrained.reports.confirmation_result import REFERENCE_COLUMNS, Confirmation
+from untrained.reports.confirmation_result import Confirmation
 
 HEADING_WIDTH = 7
 
@@ -17,7 +17,7 @@ def show_confirmation(confirmation: Confirmation) -> None:
     """Print the comparison with networks designed by hand, if there are some, and the verdict."""
     console = SafeConsole()
     if confirmation.entries:
-        console.print(_make_reference_table(confirmation))
+        console.print(_make_design_table(confirmation))
     for entry in confirmation.entries:
         if entry.error:
             console.print_plain(f"{entry.name} failed: {entry.error}")
@@ -29,11 +29,11 @@ def show_confirmation(confirmation: Confirmation) -> None:
     console.print_plain(f"confirming took {format_duration(confirmation.seconds)}")
 
 
-def _make_reference_table(confirmation: Confirmation) -> Table:
+def _make_design_table(confirmation: Confirmation) -> Table:
     """Make the table of all networks; a star marks the winner."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("Network")
-    for heading in REFERENCE_COLUMNS:
+    for heading in confirmation.columns:
         # Long headings would make the columns too wide for a terminal.
         lines = wrap(heading, HEADING_WIDTH, break_long_words=False)
         table.add_column("\n".join(lines), justify="right")
@@ -41,5 +41,5 @@ def _make_reference_table(confirmation: Confirmation) -> Table:
         name = entry.name
         if entry == confirmation.winner_entry:
             name = f"* {name}"
-        table.add_row(escape(name), *entry.format_cells())
+        table.add_row(escape(name), *confirmation.format_cells(entry))
     return table

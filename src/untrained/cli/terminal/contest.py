@@ -11,20 +11,24 @@ from untrained.formatting import (
     format_limited_value,
     format_quantity,
 )
-from untrained.reports.contest_result import TOO_SLOW, Contest
+from untrained.reports.contest_result import NO_TIME, TOO_SLOW, Contest
 
 
 def show_contest(contest: Contest) -> None:
     """Print the entries of a contest with its winner, and whether the proxy helped."""
     console = SafeConsole()
     console.print(_make_contest_table(contest))
-    left_out = [str(entry.number) for entry in contest.entries if entry.error == TOO_SLOW]
-    if left_out:
-        console.print_plain(
-            f"left out, because too slow to train in the time: {', '.join(left_out)}"
-        )
+    for reason in (TOO_SLOW, NO_TIME):
+        left_out = []
+        for entry in contest.entries:
+            if entry.error == reason:
+                left_out.append(f"{entry.number} ({entry.selection_text})")
+        if left_out:
+            console.print_plain(f"left out, {reason}: {', '.join(left_out)}")
+    if contest.passed_over_text:
+        console.print_plain(contest.passed_over_text)
     for entry in contest.entries:
-        if entry.error and entry.error != TOO_SLOW:
+        if entry.error and not entry.is_left_out:
             console.print_plain(f"network {entry.number} failed: {entry.error}")
     console.print_plain(f"* {contest.verdict}")
     for sentence in contest.sentences:
@@ -37,7 +41,8 @@ def show_contest(contest: Contest) -> None:
 
 
 def _make_contest_table(contest: Contest) -> Table:
-    count = format_count(len(contest.entries), "network")
+    entries = [entry for entry in contest.entries if not entry.is_left_out]
+    count = format_count(len(entries), "network")
     table = Table(
         title=f"The contest of {count} on {escape(contest.data)}",
         title_justify="left",
@@ -46,7 +51,7 @@ def _make_contest_table(contest: Contest) -> Table:
         padding=(0, 1, 0, 0),
         show_edge=False,
     )
-    has_latency = any(entry.latency is not None for entry in contest.entries)
+    has_latency = any(entry.latency is not None for entry in entries)
     table.add_column("#", justify="right")
     table.add_column("selected as", overflow="fold")
     table.add_column("params", justify="right")
@@ -55,7 +60,7 @@ def _make_contest_table(contest: Contest) -> Table:
     table.add_column("rate", justify="right")
     table.add_column("epochs", justify="right")
     table.add_column("val. accuracy", justify="right", no_wrap=True)
-    for entry in contest.entries:
+    for entry in entries:
         mark = "* " if entry.number == contest.winner_number else ""
         params = ""
         if entry.params is not None:
@@ -66,6 +71,6 @@ def _make_contest_table(contest: Contest) -> Table:
             if entry.latency is not None:
                 latency = format_limited_value("max_latency", entry.latency)
             cells.append(latency)
-        cells += [f"{entry.rate:g}", str(entry.epochs), contest.format_accuracy(entry)]
+        cells += [f"{entry.rate:g}", entry.epochs_text, contest.format_accuracy(entry)]
         table.add_row(*cells, style="bold" if mark else "")
     return table

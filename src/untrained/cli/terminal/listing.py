@@ -22,8 +22,8 @@ def show_overview(catalogue: Mapping[str, Sequence[Row]]) -> None:
         console.print(_indent(escape(names or "none"), 2), highlight=False)
 
 
-def show_catalogue(kind: str, rows: Sequence[Row]) -> None:
-    """Print each entry with its description, and its facts on the lines below."""
+def show_catalogue(kind: str, rows: Sequence[Row], remark: str = "") -> None:
+    """Print each entry with its description, its facts on the lines below, and a remark last."""
     console = SafeConsole()
     console.print(f"[bold]{kind}[/]")
     for row in rows:
@@ -38,6 +38,8 @@ def show_catalogue(kind: str, rows: Sequence[Row]) -> None:
                 facts.append(f"{key}: {text}")
         if facts:
             console.print(_indent(escape(" · ".join(facts)), 6), style="dim", highlight=False)
+    if remark:
+        console.print_plain(remark)
 
 
 def show_facts(facts: Mapping[str, object]) -> None:

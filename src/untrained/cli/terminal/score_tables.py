@@ -1,7 +1,6 @@
 """Tables of `untrained score`: scores of networks, and a ranking of networks."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
@@ -10,10 +9,11 @@ from rich.text import Text
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.formatting import format_number
+from untrained.runs.ranking import ScoreRow
 from untrained.workflows.rank import ModelRanking
 
 
-def show_scores(rows: Sequence[dict[str, Any]]) -> None:
+def show_scores(rows: Sequence[ScoreRow]) -> None:
     """Print one line per network and proxy: mean and deviation over the seeds, or the failure.
 
     Args:
@@ -46,9 +46,9 @@ def show_scores(rows: Sequence[dict[str, Any]]) -> None:
     SafeConsole().print(table)
 
 
-def _group_rows(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _group_rows(rows: Sequence[ScoreRow]) -> dict[tuple[str, str], list[ScoreRow]]:
     """Group the rows by architecture and proxy. The rows of a group differ in their seed."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[ScoreRow]] = {}
     for row in rows:
         groups.setdefault((row["arch"], row["proxy"]), []).append(row)
     return groups
@@ -58,8 +58,8 @@ def show_model_ranking(ranking: ModelRanking) -> None:
     """Print the networks, best first, and which one to train first.
 
     The sizes of the networks are baselines: if a size alone would choose another network, a line
-    says so. With several seeds or by a consensus, networks that cannot be told apart from the first
-    are marked by "=".
+    says so. With several seeds or by a consensus, networks that are not significantly worse than
+    the best are marked by "=".
     """
     console = SafeConsole()
     labels = [proxy.label for proxy in ranking.proxies]
@@ -75,7 +75,7 @@ def show_model_ranking(ranking: ModelRanking) -> None:
     for row in rows:
         scores = [format_number(row[label]) for label in labels]
         if has_intervals:
-            scores.insert(1, _format_interval(row))
+            scores.insert(1, _format_interval(row["low"], row["high"]))
         network = escape(row["arch"])
         if row["error"]:
             network += f" [red]{escape(row['error'])}[/]"
@@ -97,7 +97,7 @@ def show_model_ranking(ranking: ModelRanking) -> None:
             console.print_plain(f"{proxy.label} would choose {other}", wrap=False)
 
 
-def _format_interval(row: dict[str, Any]) -> str:
-    if row["low"] is None:
+def _format_interval(low: float | None, high: float | None) -> str:
+    if low is None:
         return ""
-    return f"{row['low']:.3g} to {row['high']:.3g}"
+    return f"{low:.3g} to {high:.3g}"

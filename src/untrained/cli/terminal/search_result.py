@@ -17,11 +17,12 @@ from untrained.formatting import (
     format_count,
     format_duration,
     format_limited_value,
+    format_number,
     format_quantity,
 )
 from untrained.runs.folder import RunFolder
-from untrained.runs.ranking import Standing
-from untrained.runs.reference import describe_consensus
+from untrained.runs.ranking import Standing, collect_columns
+from untrained.runs.reference import choose_advice, describe_consensus
 from untrained.types import Arch, Failure
 from untrained.workflows.search import SearchResult
 from untrained.workflows.search_stages import SUPERNET_STAGE
@@ -74,7 +75,8 @@ def _show_winner(console: SafeConsole, result: SearchResult) -> None:
     if ties:
         seeds = format_count(result.run.config.seeds, "seed")
         archs = format_count(ties, "architecture")
-        console.print(f"= {archs} cannot be distinguished from the best with {seeds} (95 %)")
+        verb = "is" if ties == 1 else "are"
+        console.print(f"= {archs} {verb} not significantly worse than the best, by {seeds} (95 %)")
     if result.confirmed:
         shown = [standing.arch for standing in standings[:ROWS_SHOWN]]
         if result.best in shown:
@@ -97,8 +99,10 @@ def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
         total = len(failed) + scored
         reasons = escape(_count_failures(failed))
         console.print(f"no score for {len(failed)} of {total}: {reasons}")
+    has_trained = result.contest is not None or result.confirmed is not None
+    advice = choose_advice(has_trained)
     for facts in run.aggregates:
-        console.print_plain(describe_consensus(facts))
+        console.print_plain(describe_consensus(facts, advice))
     for row in run.limits:
         console.print_plain(format_limit(row))
         if row.get("predicted"):
@@ -132,6 +136,9 @@ def _make_ranking_table(result: SearchResult) -> Table:
     size_proxies = [proxy for proxy in SIZE_COLUMNS if proxy != config.score_name]
     for proxy in size_proxies:
         table.add_column(SIZE_COLUMNS[proxy], justify="right")
+    other_columns = collect_columns(result.records, result.run.additional)
+    for label in other_columns:
+        table.add_column(escape(_shorten_proxy(label)), justify="right")
     table.add_column("architecture", overflow="fold")
 
     # Sizes are shown next to the score, because they are the baselines of every proxy.
@@ -149,6 +156,8 @@ def _make_ranking_table(result: SearchResult) -> Table:
         for proxy in size_proxies:
             size = sizes.get((standing.arch, proxy))
             cells.append("" if size is None else format_quantity(size))
+        for column in other_columns.values():
+            cells.append(format_number(column.get(standing.arch)))
         cells.append(escape(shorten_text(str(standing.arch))))
         table.add_row(*cells)
     return table

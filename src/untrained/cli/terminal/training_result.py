@@ -9,10 +9,11 @@ from rich.progress import TextColumn
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.cli.terminal.progress_bar import ProgressLog, open_progress_bar
-from untrained.formatting import format_duration
+from untrained.formatting import format_duration, format_percent
 from untrained.progress import Progress, ProgressCallback
 from untrained.reports.pages.training_sections import make_training_headline
 from untrained.training.result import TrainingResult
+from untrained.types import BINARY, REGRESSION
 
 STAGE = "training"
 
@@ -62,9 +63,9 @@ def format_metrics(progress: Progress) -> str:
         # A refit has no validation part.
         return f"loss {loss:.3f}"
     if val_accuracy is None:
-        # Click-through models have no accuracy; their validation result is the log loss.
+        # Binary labels and numbers have no accuracy; their validation result is the loss.
         return f"loss {loss:.3f}, validation {val_loss:.4f}"
-    return f"loss {loss:.3f}, validation {100 * val_accuracy:.1f} %"
+    return f"loss {loss:.3f}, validation {format_percent(val_accuracy)}"
 
 
 def show_training_result(result: TrainingResult, page: Path) -> None:
@@ -76,6 +77,8 @@ def show_training_result(result: TrainingResult, page: Path) -> None:
         console.print_plain("stopped early: --time was reached; the same command resumes")
     elif result.ended != "epochs":
         console.print_plain("stopped early: the validation result no longer improved")
+    if result.constant_text:
+        console.print_plain(result.constant_text)
     for note in result.notes:
         console.print_plain(note)
     if result.warning:
@@ -87,17 +90,21 @@ def show_training_result(result: TrainingResult, page: Path) -> None:
 
 
 def _describe_selection(result: TrainingResult) -> str:
-    """Return `selected on the validation part: the weights of epoch 3, 91.20 %`."""
+    """Return `selected on the validation part: the weights of epoch 3, 91.2 %`."""
     selected = result.best
     kind = "the moving average" if selected["kind"] == "average" else "the weights"
+    if result.estimated_by:
+        return f"{kind} of epoch {selected['epoch']}; {result.estimate_text}"
     if result.key.refit:
         return (
             f"trained on the training and the validation part: {kind} of epoch {selected['epoch']}"
         )
-    if result.predicts_clicks:
+    if result.kind == REGRESSION:
+        quality = f"RMSE {selected['rmse']:.4g}"
+    elif result.kind == BINARY:
         quality = f"log loss {selected['loss']:.4f}"
     else:
-        quality = f"{100 * selected['accuracy']:.2f} %"
+        quality = format_percent(selected["accuracy"])
     return f"selected on the validation part: {kind} of epoch {selected['epoch']}, {quality}"
 
 

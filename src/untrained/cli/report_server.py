@@ -1,0 +1,113 @@
+"""Serve the report of a run on this machine, for a browser that cannot open the file itself.
+
+The server answers one address, that of the page, and reads one file. It listens on the loopback
+interface only, and refuses requests for another host name, so that a foreign web page cannot read
+the report through a name that it points to this machine (DNS rebinding).
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from untrained.errors import UsageError
+
+HOST = "127.0.0.1"
+_HOST_NAMES = (HOST, "localhost")
+_PAGE_PATHS = ("/", "/report.html")
+# A client that sends nothing is disconnected after this time.
+_TIMEOUT_SECONDS = 30.0
+
+
+class ReportServer(ThreadingHTTPServer):
+    """Serves the report of one run folder.
+
+    Args:
+        page: The file `report.html`.
+        port: The port; 0 for a free one.
+        update: Called before the page is read.
+
+    Raises:
+        UsageError: The port is in use, or needs other rights.
+    """
+
+    daemon_threads = True
+    # Otherwise another process could listen on a port that is in use.
+    allow_reuse_address = False
+
+    def __init__(
+        self, page: Path, port: int = 0, update: Callable[[], object] | None = None
+    ) -> None:
+        self.page = page
+        self.update = update
+        try:
+            super().__init__((HOST, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"port {port} cannot be used: {error}; leave out --port for a free one"
+            ) from error
+
+    @property
+    def address(self) -> str:
+        """What to type into a browser."""
+        return f"http://{HOST}:{self.server_port}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ReportServer
+    timeout = _TIMEOUT_SECONDS
+    # Do not reveal the version of Python.
+    server_version = "untrained"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        self._answer(with_content=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_content=False)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing: the page reloads every few seconds."""
+
+    def _answer(self, with_content: bool) -> None:
+        host = self.headers.get("Host", "").rpartition(":")
+        if host[0] not in _HOST_NAMES or host[2] != str(self.server.server_port):
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+            return
+        # The path is compared, not opened. So no path leads to another file.
+        if self.path not in _PAGE_PATHS:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        try:
+            if self.server.update is not None:
+                self.server.update()
+            content = read_page(self.server.page)
+        except (OSError, UsageError):
+            self.send_error(HTTPStatus.NOT_FOUND, "There is no report")
+            return
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("X-Frame-Options", "DENY")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.end_headers()
+        if with_content:
+            self.wfile.write(content)
+
+
+def read_page(path: Path) -> bytes:
+    """Read a page that is a file itself, not a link to a file outside the run folder.
+
+    Raises:
+        OSError: There is no such file, or it is something else.
+    """
+    # O_NONBLOCK: opening a named pipe would wait for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is not a file")
+        return file.read()
