@@ -5,7 +5,7 @@ is fast and does not load torch.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from untrained.version import __version__ as __version__
 
@@ -49,7 +49,7 @@ _MODULES = {
 __all__ = list(_MODULES)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'untrained' has no attribute {name!r}")
     module = import_module(f"untrained.{_MODULES[name]}")

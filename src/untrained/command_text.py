@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from inspect import signature
 from shlex import quote
-from typing import Any
 
 
-def format_options(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str:
+def format_options(function: Callable[..., object], arguments: Mapping[str, object]) -> str:
     """Format arguments as command line options: `--budget 1000 --seeds 3`.
 
     Args:

@@ -7,7 +7,7 @@ names, such as the name of a space, are checked where they are looked up.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf
 from pathlib import Path
 from typing import Any, TypedDict
@@ -24,7 +24,7 @@ from untrained.quantities import (
 )
 from untrained.workers import check_workers
 
-DEFAULT_DATA = "digits"  # ranks best of what needs no files: docs/results/dextr-nasbench201.md
+DEFAULT_DATA = "digits"  # scores on it rank best without files: docs/results/dextr-nasbench201.md
 DEFAULT_SPACE = "auto"
 DEFAULT_PROXY = "consensus"  # compared with others in docs/results/consensus.md
 DEFAULT_BUDGET = 100  # architectures
@@ -153,7 +153,7 @@ def parse_latency(text: "str | LatencyLimit", name: str = "latency") -> LatencyL
 
 def _require_positive(value: float, text: object, name: str, example: str) -> float:
     if not 0 < value < inf:
-        raise UsageError(f"{text!r} is not a {name.replace('_', ' ')}; write it like {example}")
+        raise UsageError(f"{name.replace('_', ' ')} cannot be {text!r}; write it like {example}")
     return value
 
 
@@ -202,6 +202,12 @@ class Limits:
                 numbers[name] = parse(text, name)
         return cls(**numbers)
 
+    def with_max_flops(self, max_flops: float) -> "Limits":
+        """Return the same limits with at most this many multiply-adds."""
+        if self.max_flops is not None:
+            max_flops = min(max_flops, self.max_flops)
+        return replace(self, max_flops=max_flops)
+
     def __bool__(self) -> bool:
         return any(getattr(self, name) is not None for name in LIMITS)
 
@@ -246,9 +252,10 @@ class SearchConfig:
         validate: How a strategy with a pool selects among its few final candidates:
             "table:cifar10_val_12" or "training(epochs=3,samples=1500)".
         warm_up: Training on a share of the data before networks are scored: "10%".
-        confirm: Number of short trainings per group at the end. The groups are the best by score,
-            the largest and random architectures. On images there are twice as many of the best,
-            half as many random ones, and known designs.
+        confirm: Size N of the groups that are trained briefly at the end; 0 for no such trainings.
+            On tables, they are N architectures with the best scores, N of the largest and N random
+            ones. On images, they are 2N of the best, N of the largest, N/2 random ones and the
+            known designs.
         limits: Limits as text: {"params": "1M", "latency": "5ms"}. The keys are those of
             `LIMIT_KEYS`.
         latency_table: Latencies that were measured on another device, as a CSV file; None to

@@ -25,7 +25,7 @@ class Interrupted(UsageError):  # noqa: N818 - it names a state, not a mistake
 
 
 class Unscorable(UntrainedError):  # noqa: N818 - it names a state of a network, not a mistake
-    """A network has no such score, for a reason that belongs in its record."""
+    """The proxy cannot score this network. The record stores the reason."""
 
     def __init__(self, kind: FailureKind, detail: str = "") -> None:
         check_failure_kind(kind)

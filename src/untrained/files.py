@@ -84,6 +84,47 @@ def make_locked_folder(parent: Path, prefix: str) -> Iterator[Path]:
         os.close(lock)
 
 
+@contextmanager
+def hold_lock(path: Path) -> Iterator[int | None]:
+    """Create a file and lock it until the block ends; then remove the file.
+
+    If the process is killed, the file stays, and `is_locked` returns False.
+
+    Yields:
+        The descriptor of the file, or None if another process holds the lock.
+    """
+    flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags | os.O_EXCL, 0o666)
+        is_free = True
+        # Some network file systems have no locks.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileExistsError:
+        descriptor = os.open(path, flags, 0o666)
+        is_free = _is_abandoned(descriptor) and _is_open_at(descriptor, path)
+    try:
+        if is_free:
+            yield descriptor
+            path.unlink(missing_ok=True)
+        else:
+            yield None
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a running process holds the lock of a file, see `hold_lock`."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return not _is_abandoned(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def remove_leftovers(folder: Path, pattern: str, remove: Callable[[Path], object]) -> None:
     """Remove temporary files or folders that killed processes left behind.
 
@@ -170,7 +211,7 @@ def find_free_folder(folder: Path) -> Path:
 
 
 def write_result_files(
-    path: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+    path: Path, facts: Mapping[str, object], rows: Sequence[Mapping[str, object]]
 ) -> None:
     """Write a result as two files: facts as JSON, and the rows of a table as CSV.
 
@@ -203,7 +244,7 @@ def read_result_file(path: Path) -> Iterator[dict[str, Any]]:
         ) from error
 
 
-def format_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def format_csv(rows: Sequence[Mapping[str, object]]) -> str:
     """Format rows with equal keys as CSV, with the keys as the first line and guarded cells."""
     text = StringIO()
     writer = csv.writer(text)
@@ -214,7 +255,7 @@ def format_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def guard_cell(content: Any) -> Any:
+def guard_cell(content: object) -> object:
     """Prevent a spreadsheet from interpreting a text of a CSV file as a formula.
 
     A text that starts with one of the characters = + - @, tab, carriage return or an apostrophe

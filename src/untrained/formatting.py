@@ -59,6 +59,18 @@ def format_number(value: float | None) -> str:
     return f"{value:,.6g}"
 
 
+def format_percent(fraction: float, decimals: int = 1) -> str:
+    """Format a fraction in per cent, the only form in which shares and accuracies are shown.
+
+    Example:
+        >>> format_percent(0.744)
+        '74.4 %'
+        >>> format_percent(0.22, 0)
+        '22 %'
+    """
+    return f"{format_fixed(100 * fraction, decimals)} %"
+
+
 def format_count(count: float, noun: str) -> str:
     """Format a count with its noun: 1 epoch, 2 epochs, 0.5 epochs."""
     number = f"{count:,}" if isinstance(count, int) else f"{count:,g}"

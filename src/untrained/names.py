@@ -15,7 +15,7 @@ from hashlib import sha256
 from inspect import isclass, isfunction
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from untrained.errors import UsageError, unknown_name_error
 from untrained.quantities import show_value
@@ -36,7 +36,7 @@ LONGEST_NAME = 5_000  # characters of a name with its options
 # ---------------------------------------------------------------------------- parsing of names
 
 
-def parse_call(text: str) -> tuple[str, dict[str, Any]]:
+def parse_call(text: str) -> tuple[str, dict[str, object]]:
     """Split a name from its options.
 
     Args:
@@ -106,7 +106,7 @@ def make_absolute(name: str) -> str:
     return name
 
 
-def _parse_literal(text: str) -> Any:
+def _parse_literal(text: str) -> object:
     """Return the Python value of a literal, or the text itself if it is not a literal."""
     try:
         return ast.literal_eval(text)
@@ -120,7 +120,7 @@ def _parse_literal(text: str) -> Any:
 
 def load_member(
     name: str, registry: Mapping[str, T], kind: type[T], what: str, decorator: str
-) -> tuple[T, dict[str, Any]]:
+) -> tuple[T, dict[str, object]]:
     """Load a registered member, or an object from a file of the user.
 
     Args:
@@ -142,7 +142,7 @@ def load_member(
     base, options = parse_call(name)
     if base.endswith(".py"):
         raise incomplete_reference_error(base, f"the {what}")
-    member: Any
+    member: object
     if is_reference(base):
         member = load_object(base)
     else:
@@ -152,7 +152,7 @@ def load_member(
     return member, options
 
 
-def load_object(reference: str) -> Any:
+def load_object(reference: str) -> object:
     """Import the object that a reference such as `./mine.py:mynet` names.
 
     Raises:
@@ -173,7 +173,7 @@ def load_object(reference: str) -> Any:
     return getattr(module, attribute)
 
 
-def load_public_objects(path: Path) -> dict[str, Any]:
+def load_public_objects(path: Path) -> dict[str, object]:
     """Import a file of the user; return the public objects that it defines, by name, in order."""
     return _find_own_objects(_import_file(path))
 
@@ -205,7 +205,7 @@ def find_path_error(text: str) -> UsageError | None:
     return UsageError(f"{text} {problem}; give an architecture, or ./my_net.py:make_net")
 
 
-def _find_own_objects(module: ModuleType) -> dict[str, Any]:
+def _find_own_objects(module: ModuleType) -> dict[str, object]:
     """Return the public objects that a module defines itself, without those that it imports."""
     path = getattr(module, "__file__", None) or ""
     source = Path(path).read_bytes() if path.endswith(".py") else b""

@@ -9,6 +9,19 @@ from untrained.types import Record
 
 
 @dataclass(frozen=True)
+class BestSoFar:
+    """The best architecture of a search that is in progress.
+
+    Attributes:
+        arch: The architecture as text.
+        score: Its score, the mean over its seeds.
+    """
+
+    arch: str
+    score: float
+
+
+@dataclass(frozen=True)
 class Progress:
     """Progress of one stage of a long operation.
 
@@ -22,6 +35,8 @@ class Progress:
         records: Records of the last architecture.
         metrics: Latest metrics of a training: `epoch`, `epochs`, `loss`, `val_loss` and
             `val_accuracy`.
+        best: The best architecture so far, in a search whose score is known while it runs. Limits
+            that are measured at the end, such as latency, are not considered yet.
     """
 
     stage: str
@@ -31,6 +46,7 @@ class Progress:
     workers: int = 1
     records: Sequence[Record] = ()
     metrics: Mapping[str, float | None] = field(default_factory=dict)
+    best: BestSoFar | None = None
 
 
 ProgressCallback = Callable[[Progress], None]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import fmean, stdev
+from typing import Literal, get_args
 
 from untrained.benchmarks.result import Estimate, ProxyResult
 from untrained.benchmarks.statistics import (
@@ -18,11 +19,16 @@ from untrained.benchmarks.statistics import (
     size_controlled,
     spearman,
 )
+from untrained.errors import unknown_name_error
 from untrained.seeds import make_generator
 from untrained.types import Arch, Failure, Record
 
 # One score per architecture; None if it is missing.
 SeedScores = tuple[float | None, ...]
+
+# Whether statistics omit architectures without a score, or rank them last.
+FailureRule = Literal["omit", "last"]
+FAILURE_RULES: tuple[FailureRule, ...] = get_args(FailureRule)
 
 # The baselines that say how large an architecture is.
 SIZE_BASELINES = ("params", "flops")
@@ -103,6 +109,35 @@ def _find_first_failure(records: Iterable[Record]) -> Failure | None:
         if record.error:
             return record.error
     return None
+
+
+def parse_failure_rule(text: str) -> FailureRule:
+    """Return the rule of this name.
+
+    Raises:
+        UsageError: There is no such rule.
+    """
+    for rule in FAILURE_RULES:
+        if rule == text:
+            return rule
+    raise unknown_name_error("rule for failures", text, FAILURE_RULES)
+
+
+def rank_failures_last(by_seed: Sequence[SeedScores], higher_is_better: bool) -> list[SeedScores]:
+    """Give architectures without a score one that is worse than all others.
+
+    Args:
+        by_seed: The scores of each seed.
+        higher_is_better: The direction of the scores.
+    """
+    scores = [score for seed_scores in by_seed for score in seed_scores if score is not None]
+    if not scores:
+        return list(by_seed)
+    worst = min(scores) - 1.0 if higher_is_better else max(scores) + 1.0
+    filled: list[SeedScores] = []
+    for seed_scores in by_seed:
+        filled.append(tuple(worst if score is None else score for score in seed_scores))
+    return filled
 
 
 def collect_sizes(columns: Iterable[ProxyScores]) -> tuple[SeedScores, ...]:

@@ -1,8 +1,9 @@
 """The noise ceiling: how well two trainings of the same networks agree.
 
-Accuracies depend on the seed of a training. A proxy can hardly rank networks better than a second
-training of the same networks does, least of all the best networks, which differ by less than the
-noise.
+Accuracies depend on the seed of a training, so no proxy ranks measured accuracies perfectly, least
+of all those of the best networks, which differ by less than the noise. A proxy can be somewhat
+above the agreement of two trainings, because both are noisy: if they are equally noisy, a perfect
+proxy reaches about the square root of their correlation.
 """
 
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ class NoiseCeiling:
         )
         if self.top_spearman is not None:
             text += f", and of {self.top_spearman:.2f} within the best {100 * TOP_SHARE:.0f} %"
-        return f"{text}. A proxy can hardly rank better than a second training does."
+        return f"{text}. A proxy can be somewhat above it, because a second training is noisy too."
 
 
 def measure_noise_ceiling(

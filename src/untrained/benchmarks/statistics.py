@@ -23,6 +23,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from untrained.formatting import format_percent
+
 Floats = NDArray[np.float64]
 Values = Sequence[float] | Floats
 ScoreType = TypeVar("ScoreType", float, Floats)
@@ -493,19 +495,19 @@ top_5_overlap = Statistic(
 )
 ndcg = Statistic(
     "ndcg",
-    "Normalised discounted cumulative gain; gains are the truth, scaled from 0 to 1.",
+    "Normalised discounted cumulative gain; gains are the ground truth, scaled from 0 to 1.",
     _compute_ndcg,
 )
 regret = Statistic(
     "regret",
-    "How much worse than the best the architecture with the best score is.",
+    "Ground truth of the best architecture minus that of the one with the best score.",
     _compute_regret,
     higher_is_better=False,
 )
 regret_at_10 = Statistic(
     "regret_at_10",
-    "How much worse than the best the best of the ten highest scores is; "
-    "of equal scores at the border the worst architectures count.",
+    "Ground truth of the best architecture minus the best ground truth among the ten highest "
+    "scores; of equal scores at the border, the worst architectures count.",
     partial(_compute_best_regret, k=10),
     higher_is_better=False,
 )
@@ -519,7 +521,7 @@ size_controlled = Statistic(
 
 def precision_at(k: int, top: float = TOP_SHARE) -> Statistic:
     """Return the statistic: of the k best by score, the share that is among the best 10 %."""
-    about = f"Share of the best {k} by score that are among the best {top:.0%}."
+    about = f"Share of the best {k} by score that are among the best {format_percent(top, 0)}."
     return Statistic(f"precision_at_{k}", about, partial(_compute_precision, k=k, top=top))
 
 

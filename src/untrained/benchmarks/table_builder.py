@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from untrained.benchmarks.table import BenchmarkTable, Column, Metric, TableSource
 from untrained.errors import UsageError
+
+if TYPE_CHECKING:
+    from untrained.spaces import Space
 
 # NAS-Bench-Suite-Zero writes this number for nan and inf.
 _MISSING_NUMBER = -1e8
@@ -107,7 +111,7 @@ def describe_source(name: str, files: Iterable[Path]) -> TableSource:
     return TableSource(name, digest.hexdigest())
 
 
-def make_arch_reader(space: str) -> Callable[[str], str]:
+def make_arch_reader(space: "str | Space") -> Callable[[str], str]:
     """Return a function that turns the text of an architecture into the key of its row.
 
     The key is the canonical text of the space. The function raises ValueError for a text that is

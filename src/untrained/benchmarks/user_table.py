@@ -30,6 +30,8 @@ from untrained.readers.limits import MemoryAllowance, describe_error, name_file_
 if TYPE_CHECKING:
     import pandas as pd
 
+    from untrained.spaces import Space
+
 ARCH_COLUMN = "arch"
 DEFAULT_METRIC = "accuracy"
 # With fewer architectures no statistic is defined.
@@ -73,13 +75,13 @@ class TableRows:
 
 
 def read_user_table(
-    source: "str | Path | pd.DataFrame", space: str, metric: str | None = None
+    source: "str | Path | pd.DataFrame", space: "str | Space", metric: str | None = None
 ) -> tuple[BenchmarkTable, Metric]:
     """Read a table of the user.
 
     Args:
         source: A CSV or parquet file, or a pandas DataFrame.
-        space: Name of the space that the architectures belong to.
+        space: The space that the architectures belong to, or its name.
         metric: The column to compare with; None for `accuracy`, or the only column of numbers.
 
     Returns:
@@ -117,7 +119,8 @@ def read_user_table(
             f"a comparison needs at least {MIN_ARCHS}"
         )
     columns = _make_columns(rows.name, metric_columns, list(rows_by_arch.values()))
-    table = BenchmarkTable.make(rows.name, space, tuple(rows_by_arch), columns, tuple(sources))
+    space_name = space if isinstance(space, str) else space.name
+    table = BenchmarkTable.make(rows.name, space_name, tuple(rows_by_arch), columns, tuple(sources))
     return table, table.find_metric(metric_column)
 
 
@@ -252,7 +255,9 @@ def check_numbers(rows: TableRows, column: str, numbers: Sequence[float | None])
             raise rows.make_error(row, f"{column} is infinite; correct it, or remove the row")
 
 
-def _group_by_arch(rows: TableRows, cells: Sequence[object], space: str) -> dict[str, list[int]]:
+def _group_by_arch(
+    rows: TableRows, cells: Sequence[object], space: "str | Space"
+) -> dict[str, list[int]]:
     """Return the rows of each architecture, by its canonical text."""
     read_arch = make_arch_reader(space)
     rows_by_arch: dict[str, list[int]] = {}

@@ -188,7 +188,7 @@ class _Interpreter:
         start = self.position
         if count < 0 or count > len(self.data) - start:
             raise DamagedFileError(
-                f"it announces {count} bytes where {len(self.data) - start} are left"
+                f"it declares {count} bytes, but only {len(self.data) - start} are left"
             )
         self.position = start + count
         return self.data[start : start + count]
@@ -262,7 +262,7 @@ def _run_proto(machine: _Interpreter) -> None:
     version = machine.take_number(1)
     if version > _LAST_PROTOCOL:
         raise DamagedFileError(
-            f"it has the pickle protocol {version}; {_LAST_PROTOCOL} is the last one"
+            f"it uses pickle protocol {version}; protocols up to {_LAST_PROTOCOL} are supported"
         )
 
 

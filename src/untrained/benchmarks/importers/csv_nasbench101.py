@@ -16,7 +16,7 @@ from untrained.benchmarks.importers.csv_files import (
     make_builder,
     read_csv,
 )
-from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy
+from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy_metric
 from untrained.benchmarks.table import Metric, Split
 from untrained.benchmarks.table_builder import TableBuilder, make_arch_reader
 
@@ -29,7 +29,7 @@ def make_cifar10_accuracy(
     split: Split, variant: str = "", about: str = "mean over three seeds"
 ) -> Metric:
     """Return the metric of accuracy on CIFAR-10 after 108 epochs."""
-    return make_accuracy("cifar10", split, 108, variant, about, "NAS-Bench-101")
+    return make_accuracy_metric("cifar10", split, 108, variant, about, "NAS-Bench-101")
 
 
 def read_nasbench101(path: Path) -> TableBuilder | None:

@@ -28,14 +28,14 @@ _MEAN_OVER_SEEDS = "mean over seeds"
 _ONE_SEED = "one seed"
 
 
-def make_accuracy(
+def make_accuracy_metric(
     dataset: str, split: Split, epochs: int, variant: str = "", about: str = "", source: str = ""
 ) -> Metric:
     """Return a metric of accuracy in per cent."""
     return Metric("accuracy", "%", True, dataset, split, epochs, variant, about, source)
 
 
-def make_cost(
+def make_cost_metric(
     kind: str, unit: str, dataset: str = "", epochs: int | None = None, **details: str
 ) -> Metric:
     """Return a metric where lower is better; `details` are `variant`, `about` and `source`."""
@@ -70,29 +70,29 @@ def _list_columns() -> dict[str, Column]:
     """Return the columns of the main file by their names there."""
     columns: dict[str, Column] = {}
     for short, dataset in DATASETS.items():
-        columns[f"{short}_test_200"] = make_accuracy(
+        columns[f"{short}_test_200"] = make_accuracy_metric(
             dataset, "test", 200, about=_MEAN_OVER_SEEDS, source=_NATS
         )
-        columns[f"{short}_val_200"] = make_accuracy(
+        columns[f"{short}_val_200"] = make_accuracy_metric(
             dataset, "val", 200, "suite_zero", _ONE_SEED, SUITE_ZERO
         )
-        columns[f"{short}_val_12"] = make_accuracy(
+        columns[f"{short}_val_12"] = make_accuracy_metric(
             dataset, "val", 12, about=_MEAN_OVER_SEEDS, source=_MINI
         )
-        columns[f"{short}_test_12"] = make_accuracy(
+        columns[f"{short}_test_12"] = make_accuracy_metric(
             dataset, "test", 12, about=_MEAN_OVER_SEEDS, source=_MINI
         )
-        columns[f"params_{short}_M"] = make_cost("params", "M", dataset, source=_FITTED)
-        columns[f"flops_{short}_M"] = make_cost("flops", "M", dataset, source=_FITTED)
+        columns[f"params_{short}_M"] = make_cost_metric("params", "M", dataset, source=_FITTED)
+        columns[f"flops_{short}_M"] = make_cost_metric("flops", "M", dataset, source=_FITTED)
         columns[f"zen_{short}"] = PublishedScore("zen", dataset, "suite_zero", source=SUITE_ZERO)
-    columns["c10_val_200_mean"] = make_accuracy(
+    columns["c10_val_200_mean"] = make_accuracy_metric(
         "cifar10", "val", 200, about=_MEAN_OVER_SEEDS, source=_NASWOT
     )
     about_half = "trained on half of the images (25,000), mean over seeds"
-    columns["c10valid_test_200_mean"] = make_accuracy(
+    columns["c10valid_test_200_mean"] = make_accuracy_metric(
         "cifar10", "test", 200, "half", about_half, _NASWOT
     )
-    columns["c10_train_cost_12_s"] = make_cost(
+    columns["c10_train_cost_12_s"] = make_cost_metric(
         "seconds", "s", "cifar10", 12, about="training on half of the images", source="RoBoT"
     )
     columns["jacobcov_naswot_v1_c10"] = PublishedScore(
@@ -103,7 +103,7 @@ def _list_columns() -> dict[str, Column]:
         "epsinas", "ImageNet16-120", "authors", source="epsinas"
     )
     for seed in range(3):
-        columns[f"c10_test_200_seed{seed}"] = make_accuracy(
+        columns[f"c10_test_200_seed{seed}"] = make_accuracy_metric(
             "cifar10", "test", 200, f"seed{seed}", _ONE_SEED, "Dextr, older release"
         )
     return columns
@@ -114,7 +114,7 @@ def _add_latencies(builder: TableBuilder, file: Path, arch_by_index: dict[int, s
     table = read_csv(file, "index")
     archs = [arch_by_index[index] for index in table["index"]]
     for device in table.columns.drop("index"):
-        latency = make_cost("latency", "ms", variant=device, source="HELP, HW-NAS-Bench")
+        latency = make_cost_metric("latency", "ms", variant=device, source="HELP, HW-NAS-Bench")
         builder.add_values(archs, latency, table[device])
 
 
@@ -124,9 +124,9 @@ def _add_training_times(builder: TableBuilder, file: Path, arch_by_index: dict[i
     archs = [arch_by_index[index] for index in table["index"]]
     for short, dataset in DATASETS.items():
         for epochs in (12, 200):
-            accuracy = make_accuracy(dataset, "train", epochs, about=_ONE_SEED, source=_NATS)
+            accuracy = make_accuracy_metric(dataset, "train", epochs, about=_ONE_SEED, source=_NATS)
             builder.add_values(archs, accuracy, table[f"{short}_train_acc_{epochs}"])
-            seconds = make_cost(
+            seconds = make_cost_metric(
                 "seconds", "s", dataset, epochs, variant="whole", about=_ONE_SEED, source=_NATS
             )
             builder.add_values(archs, seconds, table[f"{short}_train_time_s_{epochs}"])

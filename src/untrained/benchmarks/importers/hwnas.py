@@ -6,7 +6,7 @@ the order of the benchmark.
 
 from pathlib import Path
 
-from untrained.benchmarks.importers.csv_nasbench201 import make_cost
+from untrained.benchmarks.importers.csv_nasbench201 import make_cost_metric
 from untrained.benchmarks.layout import expect_layout
 from untrained.benchmarks.table_builder import TableBuilder, describe_source, make_arch_reader
 from untrained.readers.pickle_file import read_pickle
@@ -28,7 +28,7 @@ def read_hwnas(path: Path) -> TableBuilder | None:
                 # A name is made of a device and a kind, such as `raspi4_latency`.
                 device, _, kind = name.rpartition("_")
                 if kind in _UNITS:
-                    metric = make_cost(
+                    metric = make_cost_metric(
                         kind, _UNITS[kind], dataset, variant=device, source=_PUBLISHER
                     )
                     builder.add_values(archs, metric, map(float, values))

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from untrained.benchmarks.importers.csv_nasbench101 import SEEDS
-from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy, make_cost
+from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy_metric, make_cost_metric
 from untrained.benchmarks.layout import expect_layout
 from untrained.benchmarks.table import Metric, Split
 from untrained.benchmarks.table_builder import TableBuilder, describe_source, make_arch_reader
@@ -70,10 +70,12 @@ def _add_training(builder: TableBuilder, arch: str, epochs: int, seed: int, pack
         metric = _make_metric(split, epochs, f"seed{seed}", "one seed")
         builder.add_value(arch, metric, 100 * _unpack_double(final[field][0]))
     if seed == 0:
-        params = make_cost("params", "M", source=_PUBLISHER)
+        params = make_cost_metric("params", "M", source=_PUBLISHER)
         builder.add_value(arch, params, message[_FIELD_PARAMS][0] / 1e6)
         about = "training of the first seed"
-        seconds = make_cost("seconds", "s", "cifar10", epochs, about=about, source=_PUBLISHER)
+        seconds = make_cost_metric(
+            "seconds", "s", "cifar10", epochs, about=about, source=_PUBLISHER
+        )
         builder.add_value(arch, seconds, _unpack_double(final[_FIELD_SECONDS][0]))
 
 
@@ -90,7 +92,7 @@ def _add_means(builder: TableBuilder, epochs: int) -> None:
 
 
 def _make_metric(split: Split, epochs: int, variant: str = "", about: str = "") -> Metric:
-    return make_accuracy("cifar10", split, epochs, variant, about, _PUBLISHER)
+    return make_accuracy_metric("cifar10", split, epochs, variant, about, _PUBLISHER)
 
 
 # ----------------------------------------------------------------------------------- records

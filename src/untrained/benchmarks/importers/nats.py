@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy, make_cost
+from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy_metric, make_cost_metric
 from untrained.benchmarks.layout import expect_layout
 from untrained.benchmarks.table import Metric, Split
 from untrained.benchmarks.table_builder import TableBuilder, describe_source, make_arch_reader
@@ -83,7 +83,7 @@ def _compute_metrics(
         key = f"{evaluation.published_set}@{epochs - 1}"
         trainings = _select_trainings(evaluation.published_dataset, all_trainings)
         accuracies = [training["eval_acc1es"].get(key) for training in trainings]
-        metric = make_accuracy(
+        metric = make_accuracy_metric(
             evaluation.dataset,
             evaluation.split,
             epochs,
@@ -94,18 +94,20 @@ def _compute_metrics(
         yield metric, _compute_mean(accuracies)
     for dataset in _DATASETS:
         trainings = _select_trainings(dataset, all_trainings)
-        accuracy = make_accuracy(
+        accuracy = make_accuracy_metric(
             dataset, "train", epochs, about=_MEAN_OVER_SEEDS, source=_PUBLISHER
         )
         accuracies = [training["train_acc1es"].get(epochs - 1) for training in trainings]
         yield accuracy, _compute_mean(accuracies)
-        seconds = make_cost("seconds", "s", dataset, epochs, variant="whole", source=_PUBLISHER)
+        seconds = make_cost_metric(
+            "seconds", "s", dataset, epochs, variant="whole", source=_PUBLISHER
+        )
         yield seconds, _compute_mean(map(_sum_seconds, trainings))
-        params = make_cost("params", "M", dataset, source=_PUBLISHER)
+        params = make_cost_metric("params", "M", dataset, source=_PUBLISHER)
         yield params, _compute_mean(training["params"] for training in trainings)
-        flops = make_cost("flops", "M", dataset, source=_PUBLISHER)
+        flops = make_cost_metric("flops", "M", dataset, source=_PUBLISHER)
         yield flops, _compute_mean(training["flop"] for training in trainings)
-    seconds_of_half = make_cost(
+    seconds_of_half = make_cost_metric(
         "seconds", "s", "cifar10", epochs, about="training on half of the images", source=_PUBLISHER
     )
     half_trainings = _select_trainings("cifar10-valid", all_trainings)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from untrained.benchmarks.importers.csv_darts import SURROGATE, format_genotype
 from untrained.benchmarks.importers.csv_files import PROXIES, SUITE_ZERO
-from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy
+from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy_metric
 from untrained.benchmarks.importers.csv_transnas import format_arch, make_task_metric
 from untrained.benchmarks.importers.numbers import parse_numbers
 from untrained.benchmarks.layout import expect_layout
@@ -94,7 +94,7 @@ def _make_metric(benchmark: str, dataset: str) -> Metric:
     if benchmark == "transnas":
         return make_task_metric(dataset, "val", "suite_zero")
     epochs = _EPOCHS[benchmark]
-    return make_accuracy(dataset, "val", epochs, "suite_zero", "one seed", SUITE_ZERO)
+    return make_accuracy_metric(dataset, "val", epochs, "suite_zero", "one seed", SUITE_ZERO)
 
 
 def _remove_space_level(content: dict[str, Any]) -> dict[str, Any]:
