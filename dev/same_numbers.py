@@ -54,7 +54,11 @@ TRAINED_ARCH = (
     "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|"
 )
 TRAINING = [TRAINED_ARCH, "--data", "digits", "--recipe", "quick(epochs=2)"]
-BENCH = ["--samples", "10", "--proxy", "dextr,params,naswot(samples=8)", "--data", "noise"]
+# The space is named, because the default space of `bench` is not the same in all versions.
+BENCH = [
+    *("--space", "nasbench201", "--samples", "10", "--data", "noise"),
+    *("--proxy", "dextr,params,naswot(samples=8)"),
+]
 
 
 def run_command(arguments: list[str], folder: Path) -> Any:
