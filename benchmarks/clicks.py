@@ -25,10 +25,10 @@ import torch
 
 from untrained.data import TEST, load_data
 from untrained.data.clicks import generate_clicks
-from untrained.reports.confirmation_result import FOUND, ReferenceResult
+from untrained.reports.confirmation_result import SEARCHED, DesignResult
 from untrained.runs.ranking import compute_t_quantile
+from untrained.training.ctr_designs import CTR_DESIGNS
 from untrained.training.ctr_metrics import compute_click_metrics
-from untrained.training.ctr_references import REFERENCES
 from untrained.types import Task
 from untrained.workflows.search import search
 
@@ -67,11 +67,11 @@ def main() -> None:
         f"{options.space} by {options.proxy}: best of {options.budget}, {options.rows:,} rows, seeds {options.seeds}\n"
     )
     print(f"| {' | '.join(HEAD)} |\n|" + "---|" * len(HEAD))
-    for name in (TRUTH, FOUND, *REFERENCES):
+    for name in (TRUTH, SEARCHED, *CTR_DESIGNS):
         print(format_row(name, results))
 
 
-def run_seed(options: argparse.Namespace, seed: int) -> dict[str, ReferenceResult]:
+def run_seed(options: argparse.Namespace, seed: int) -> dict[str, DesignResult]:
     """Run one seed; return the results of the winner and of the hand-made networks by name."""
     result = search(
         options.space,
@@ -97,7 +97,7 @@ def run_seed(options: argparse.Namespace, seed: int) -> dict[str, ReferenceResul
     }
 
 
-def measure_truth(rows: int, seed: int) -> ReferenceResult:
+def measure_truth(rows: int, seed: int) -> DesignResult:
     """Evaluate the logits from which the clicks were drawn on the test rows."""
     (test,) = (
         load_data(f"clicks:rows={rows},seed={seed}", Task("any", (1,), 1)).parts[TEST].batches(rows)
@@ -105,19 +105,19 @@ def measure_truth(rows: int, seed: int) -> ReferenceResult:
     metrics = compute_click_metrics(
         generate_clicks(rows, seed)[2][-len(test) :], test.targets.double().numpy()
     )
-    return ReferenceResult(TRUTH, loss=metrics.log_loss, auc=metrics.auc)
+    return DesignResult(TRUTH, loss=metrics.log_loss, quality=metrics.auc)
 
 
-def format_row(name: str, results: list[dict[str, ReferenceResult]]) -> str:
+def format_row(name: str, results: list[dict[str, DesignResult]]) -> str:
     losses, aucs = (
         [value for entries in results if (value := getattr(entries[name], key)) is not None]
-        for key in ("loss", "auc")
+        for key in ("loss", "quality")
     )
-    pairs = [(entries[FOUND].auc, entries[name].auc) for entries in results]
+    pairs = [(entries[SEARCHED].quality, entries[name].quality) for entries in results]
     gains = [
         ours - theirs
         for ours, theirs in pairs
-        if ours is not None and theirs is not None and name != FOUND
+        if ours is not None and theirs is not None and name != SEARCHED
     ]
     higher = f"{sum(value > 0 for value in gains)} of {len(gains)}" if gains else ""
     rates = ", ".join(f"{rate:g}" for entries in results if (rate := entries[name].rate))

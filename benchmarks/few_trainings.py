@@ -1,10 +1,9 @@
 """How good is the best of 500 candidates after 0, 5, 10, 20 and 40 short trainings?
 
-    untrained data import nasbench201 PATH        # and nasbench101, nasbench301, transnas, accel_nasbench
-    untrained store export RUN FOLDER/nb201.parquet    # and nb101, nb301, transnas, accel
-    python benchmarks/few_trainings.py --scores FOLDER --out docs/results/few-trainings
+    untrained data import nasbench201 PATH   # also nasbench101, nasbench301, darts1000, transnas
+    python benchmarks/few_trainings.py --out docs/results/few-trainings       # and accel_nasbench
 
-The folder holds scores of the members of `consensus` and of `dextr`. Every repetition draws a pool of
+The scores are those of docs/results/data/scores. Every repetition draws a pool of
 candidates (500, or two thirds of a family that is smaller), and every method decides which of them are
 trained briefly and which one it takes at the end. The figure of a method is the regret: the final
 accuracy of the best candidate of the pool minus that of the one that was taken.
@@ -36,18 +35,16 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import RidgeCV
 
 from untrained.benchmarks import open_table
-from untrained.proxies.consensus import ANCHOR, REFERENCE_SIZE, Consensus, PercentileScale
+from untrained.proxies.consensus import (
+    ANCHORS,
+    MEMBERS,
+    REFERENCE_SIZE,
+    Consensus,
+    PercentileScale,
+)
 
 Floats = NDArray[np.float64]
-MEMBERS = (
-    "flops",
-    "params",
-    "naswot",
-    "swap",
-    "dextr_conditions",
-    "meco_opt",
-    "logsynflow",
-)
+SCORES = Path(__file__).parent.parent / "docs" / "results" / "data" / "scores"
 BUDGETS = (0, 5, 10, 20, 40)
 BATCH = 5  # trainings between two fits of a surrogate
 POOL = 500
@@ -63,6 +60,7 @@ FAMILIES: dict[str, tuple[str, tuple[tuple[str, str | None], ...]]] = {
     ),
     "nb101": ("nasbench101", (("cifar10_test_108", None),)),
     "nb301": ("nasbench301", (("cifar10_val", None),)),
+    "darts": ("darts1000", (("cifar10_val_200", None),)),
     "transnas": (
         "transnas",
         (("class_scene_val", None), ("class_object_val", None), ("jigsaw_val", None)),
@@ -94,8 +92,6 @@ class Family:
         matrix = rows[rows["value"].notna()].pivot_table(
             index="arch", columns="proxy", values="value"
         )
-        if "naswot(samples=16)" in matrix:
-            matrix["naswot"] = matrix["naswot(samples=16)"]
         matrix = matrix[[*MEMBERS, "dextr"]].dropna()
         benchmark, metrics = FAMILIES[name]
         table = open_table(benchmark, data_root)
@@ -171,7 +167,7 @@ def draw_pools(family: Family, noise: float, rng: np.random.Generator) -> dict[s
     frame = family.scores.iloc[indices]
     reference = rng.choice(count, REFERENCE_SIZE, replace=False)
     reference_scores = {member: frame[member].to_numpy()[reference] for member in MEMBERS}
-    weights_by_member = Consensus.fit(reference_scores, ANCHOR).weights
+    weights_by_member = Consensus.fit(reference_scores, ANCHORS).weights
     weights = np.array([weights_by_member.get(member, 0.0) for member in MEMBERS])
     columns = []
     for member in MEMBERS:
@@ -418,9 +414,10 @@ METHODS: dict[str, Method] = {
     "largest by FLOPs": train_top("flops"),
     "parameters": train_top("params"),
     "dextr": train_top("dextr"),
-    "naswot": train_top("naswot"),
+    "naswot": train_top("naswot(samples=16)"),
     "meco_opt": train_top("meco_opt"),
     "logsynflow": train_top("logsynflow"),
+    "near": train_top("near(width=128,samples=16)"),
     "consensus and members in turn": take_turns,
     "proxy chosen by calibration": calibrate_first,
     "successive halving by consensus": halve_successively,
@@ -616,7 +613,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scores", type=Path, required=True, help="Folder of parquet files.")
+    parser.add_argument("--scores", type=Path, default=SCORES, help="Folder of parquet files.")
     parser.add_argument("--data-root", type=Path, help="Where the tables are.")
     parser.add_argument("--repetitions", type=int, default=50)
     parser.add_argument(
@@ -660,7 +657,8 @@ def main() -> None:
             "share_better_percent": share_summary,
         }
         options.out.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
-        figure = draw_curves(regret_summary, "regret in points, mean over five families")
+        title = f"regret in points, mean over {len(families)} families"
+        figure = draw_curves(regret_summary, title)
         options.out.with_suffix(".svg").write_text(figure)
 
 

@@ -4,6 +4,7 @@ Each script prints its help, and scripts with a small case run it; their results
 tests/training/test_benchmark.py runs `training.py`.
 """
 
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -39,6 +40,66 @@ def run_script(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         # Some scripts set their own number, which later tests must not inherit.
         torch.set_num_threads(threads)
+
+
+def test_the_one_command_is_compared_planned_resumed_and_reported(tmp_path, monkeypatch, capsys):
+    """A dry run on tiny pictures: one case with one reference and one variant."""
+    pytest.importorskip("onnxruntime", reason="the command exports, which needs the extra `export`")
+    common = f"--work {tmp_path} --sets toy --limits 50k --seeds 1 --time 4s --jobs 0"
+    common += " --references ResNet-12 --variants contest --variant-sets toy --minutes 10"
+    run_script(f"one_command.py prepare {common}", monkeypatch)
+    run_script(f"one_command.py plan {common}", monkeypatch)
+    shown = capsys.readouterr().out
+    assert "toy, 50k, seed 0, 4s: command" in shown
+    assert "3 of 3 tasks fit into 10 minutes with 1 jobs" in shown
+    run_script(f"one_command.py run {common}", monkeypatch)
+    results = json.loads((tmp_path / "results.json").read_text())
+    case = "toy, 50k, seed 0, 4s"
+    assert set(results) == {
+        f"{case}: {name}" for name in ("command", "ResNet-12", "without contest")
+    }
+    for row in results.values():
+        assert 0 <= row["accuracy"] <= 1
+        # The test pictures are those of the test file.
+        assert row["test_samples"] == 60
+        assert row["params"] <= 50_000
+    assert results[f"{case}: command"]["is_tied"]
+    assert results[f"{case}: command"]["train_samples"] == 180
+    assert results[f"{case}: ResNet-12"]["train_samples"] == 180
+    # Nothing is repeated.
+    run_script(f"one_command.py run {common}", monkeypatch)
+    assert json.loads((tmp_path / "results.json").read_text()) == results
+    out = tmp_path / "docs"
+    run_script(f"one_command.py report {common} --out {out}", monkeypatch)
+    page = (out / "one-command.md").read_text()
+    ours = 100 * results[f"{case}: command"]["accuracy"]
+    reference = 100 * results[f"{case}: ResNet-12"]["accuracy"]
+    assert f"ResNet-12 {reference:.1f} | {ours - reference:+.1f} |" in page
+    assert "| contest | " in page
+    numbers = json.loads((out / "one-command.json").read_text())
+    assert numbers["runs"][0]["lines"][0]["ours"] == pytest.approx(ours - reference)
+    # Written again, the page has the numbers once.
+    run_script(f"one_command.py report {common} --out {out}", monkeypatch)
+    assert (out / "one-command.md").read_text() == page
+
+
+def test_the_report_of_the_one_command_says_which_bars_are_met(tmp_path, monkeypatch, capsys):
+    rows = {}
+    accuracies = {("a", "command"): 0.75, ("a", "ResNet-18"): 0.70, ("a", "MobileNetV2"): 0.72,
+                  ("b", "command"): 0.60, ("b", "ResNet-18"): 0.65}  # fmt: skip
+    for (data, network), accuracy in accuracies.items():
+        rows[f"{data}, 1M, seed 0, 5m: {network}"] = {
+            "accuracy": accuracy, "test_samples": 1000, "date": "2026-01-01", "cores": 16,
+            "is_tied": data == "a", "selections": ["x"]}  # fmt: skip
+    (tmp_path / "results.json").write_text(json.dumps(rows))
+    run_script(f"one_command.py report --work {tmp_path} --out {tmp_path}", monkeypatch)
+    shown = capsys.readouterr().out
+    # Standard error of a difference: sqrt(0.75 x 0.25 / 1000 + 0.72 x 0.28 / 1000) = 1.97 points.
+    assert "| a, 1M, seed 0, 5m | 75.0 | x | MobileNetV2 72.0 | +3.0 | 2.0 |" in shown
+    assert "1 of 2 cases (50 %; the bar is 95 %)" in shown
+    # The mean of +3 and -5; Student's interval of two values is 12.7 x 4.
+    assert "mean difference on pictures: -1.0 points (95 % interval -51.8 to +49.8" in shown
+    assert "by more than one standard error: 1 (the bar is 0)" in shown
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
