@@ -9,11 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+# A busy machine must not fail a test: examples are the same in every run and may take any time.
+hypothesis.settings.register_profile(
+    "untrained",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("untrained")
 torch.set_num_threads(min(2, torch.get_num_threads()))  # respects OMP_NUM_THREADS=1
 
 
@@ -42,8 +51,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def choose_group(nodeid: str) -> str:
-    """Return the group of a test: its file; for golden scores the architecture, which ends the name of the test."""
+    """Return the group of a test: its file; for golden scores the architecture, which ends the name of the test.
+
+    Tutorials share nothing, so each of them is a group.
+    """
     file, _, test = nodeid.partition("::")
+    if file == "tests/test_tutorials.py":
+        return nodeid
     if file.startswith("tests/golden/") and test.endswith("|]"):
         return test[test.index("|") : -1]
     return file

@@ -1,6 +1,7 @@
-"""The code on pages runs, and generated pages are up to date with `make docs`."""
+"""The code on pages runs, and pages name what exists."""
 
 import re
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from untrained.data import SOURCES
 from untrained.probe import Probe
 from untrained.probe.flops import FlopCounter
 from untrained.proxies import PROXIES, load_proxy
+from untrained.runs.ranking import make_record_rows
 from untrained.spaces import SPACES, load_space
 from untrained.strategies import STRATEGIES
-from untrained.types import Batch
+from untrained.types import FAILURE_KINDS, Arch, Batch, Record, ScoreRequest, Task
 
 DOCS = Path(__file__).parents[1] / "docs"
 CELL = "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|nor_conv_3x3~0|avg_pool_3x3~1|nor_conv_3x3~2|"
@@ -29,14 +31,6 @@ def read_code_blocks(page: str, language: str) -> list[str]:
         r"^```(\w*)\n(.*?)^```", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE
     )
     return [content for kind, content in fenced if kind == language]
-
-
-def test_the_page_of_proxies_is_up_to_date():
-    assert (DOCS / "proxies.md").read_text() == catalogue.render_proxy_page(), "run `make docs`"
-
-
-def test_the_page_of_spaces_is_up_to_date():
-    assert (DOCS / "spaces.md").read_text() == catalogue.render_space_page(), "run `make docs`"
 
 
 def find_missing_paths(page: str) -> list[str]:
@@ -60,7 +54,7 @@ def test_the_recipes_for_contributors_name_files_that_exist():
     page = (DOCS.parent / "CONTRIBUTING.md").read_text()
     recipes = page.partition("## Recipes")[2].partition("## Rules")[0]
     # Files to add, and folders of the repository.
-    recipes = re.sub(r"\w+/NAME\.py|\(docs/|\[docs/|`tests/\w+/`", "", recipes)
+    recipes = re.sub(r"\w+/NAME\.py|docs/[\w/-]+\.md|`tests/\w+/`", "", recipes)
     assert not find_missing_paths(recipes)
     for name in re.findall(r"`(draw_\w+|make_\w+)`", recipes):
         sources = (Path(untrained.__file__).parent / "reports").rglob("*.py")
@@ -83,27 +77,15 @@ def test_every_proxy_has_a_line_and_most_a_formula():
         assert row["paper"] or row["aspects"] in ("size", "nothing"), row["name"]
 
 
-def test_the_tutorial_on_your_own_proxy_works_as_written(tmp_path, monkeypatch, capsys):
-    """Write its file and run its commands (with a budget of 3 instead of 20)."""
-    (tmp_path / "mine.py").write_text(read_code_blocks("your-own-proxy.md", "python")[0])
-    monkeypatch.chdir(tmp_path)
-    for command in read_code_blocks("your-own-proxy.md", "")[0].splitlines():
-        words = re.findall(r"'[^']*'|\S+", command.replace("--budget 20", "--budget 3"))
-        assert words.pop(0) == "untrained"
-        with pytest.raises(SystemExit) as exit_:
-            app([word.strip("'") for word in words])
-        assert exit_.value.code == 0, command
-    shown = capsys.readouterr().out
-    assert "quiet_layers" in shown
-    assert (tmp_path / "runs").is_dir()
-
-
 def test_the_page_on_your_own_images_works_as_written(tmp_path, monkeypatch, capsys):
     """Run its commands (with a budget of 2 instead of 20); check the sizes and shares that it states."""
     write_good_images(tmp_path / "photos", {"cats": 20, "dogs": 20})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UNTRAINED_DATA", str(tmp_path / "root"))
-    for command in read_code_blocks("pictures.md", "")[1].splitlines():
+    # Otherwise, so few pictures are trained on for hundreds of epochs.
+    monkeypatch.setattr("untrained.workflows.contest.ENOUGH_STEPS", (1, 1, 1))
+    monkeypatch.setattr("untrained.workflows.final_training.ENOUGH_STEPS", 1)
+    for command in read_code_blocks("how-to/pictures.md", "")[2].splitlines():
         words = command.replace("--budget 20", "--budget 2 --proxy params --workers 1").split()
         assert words.pop(0) == "untrained"
         with pytest.raises(SystemExit) as exit_:
@@ -116,9 +98,39 @@ def test_the_page_on_your_own_images_works_as_written(tmp_path, monkeypatch, cap
     assert "network input 48x48" in shown.err
     assert list((tmp_path / "root" / "cache" / "pictures").glob("*.npy"))
     named = set(
-        re.findall(r"^\| `([a-z]+)[:`]", (DOCS / "pictures.md").read_text(), flags=re.MULTILINE)
+        re.findall(
+            r"^\| `([a-z]+)[:`]", (DOCS / "how-to/pictures.md").read_text(), flags=re.MULTILINE
+        )
     )
     assert {"folder", "images", "npz", "hf"} <= named <= set(SOURCES) | {"cifar"}
+
+
+def test_the_page_of_records_names_every_column_and_kind_of_failure():
+    page = (DOCS / "reference/records.md").read_text()
+    cells = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
+    named = set(re.findall(r"`(\w+)`", " ".join(cells)))
+    request = ScoreRequest(Arch("mlp", (("depth", 2),)), "params@1", Task("noise", (1,), 2), 0)
+    (row,) = make_record_rows([Record(request, value=1.0)])
+    assert named == set(row) | set(FAILURE_KINDS)
+
+
+def test_the_page_of_a_run_folder_names_every_file_of_a_search_on_pictures(run_folder):
+    """A search, a training and an export; other files are named in the modules that write them."""
+    result = untrained.search("mlp", "params", budget=2, run=run_folder)
+    result.report()
+    untrained.train(run_folder, epochs=1)
+    untrained.export(run_folder, run_folder / "model")
+    page = (DOCS / "reference/run-folder.md").read_text()
+    for path in run_folder.rglob("*.*"):
+        assert f"`{path.name}`" in page, path
+
+
+def test_the_tutorial_on_proxies_names_every_argument_of_the_decorator():
+    page = (DOCS / "tutorials/own-proxy.md").read_text()
+    table = page.partition("## All arguments of the decorator")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `(\w+)` \|.*\| `([^`]*)` \|$", table, flags=re.MULTILINE)
+    defaults = {name: p.default for name, p in signature(untrained.proxy).parameters.items()}
+    assert {name: eval(default) for name, default in named} == defaults
 
 
 def test_every_measurement_of_a_probe_on_the_page_exists():
@@ -126,7 +138,7 @@ def test_every_measurement_of_a_probe_on_the_page_exists():
         nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
     )
     probe = Probe(model, Batch(torch.randn(8, 3, 8, 8), torch.arange(8) % 3))
-    named = re.findall(r"`(probe\.[^`]+)`", (DOCS / "your-own-proxy.md").read_text())
+    named = re.findall(r"`(probe\.[^`]+)`", (DOCS / "tutorials/own-proxy.md").read_text())
     assert len(named) > 15
     for expression in named:
         assert eval(expression, {"probe": probe, "shape": (3, 8, 8)}) is not None, expression

@@ -7,6 +7,7 @@ import pytest
 
 import untrained
 from tests.docstring_examples import run_examples
+from untrained.spaces import Space
 from untrained.workflows.scores import Scores
 
 FUNCTIONS = [name for name in untrained.__all__ if inspect.isfunction(getattr(untrained, name))]
@@ -39,14 +40,23 @@ def test_docstrings_describe_every_parameter(name):
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in NEED_TABLES])
-def test_examples_are_right(name, tmp_path, monkeypatch):
-    # Run folders are written below the working directory.
-    monkeypatch.chdir(tmp_path)
+def test_examples_are_right(name):
     run_examples(getattr(untrained, name))
 
 
 def test_the_example_of_scores_is_right():
     run_examples(Scores)
+
+
+def test_the_example_of_probe_is_right():
+    run_examples(untrained.Probe)
+
+
+def test_examples_leave_no_files_in_the_working_directory(tmp_path, monkeypatch):
+    """The example of `Space.draw` writes `cell.svg`."""
+    monkeypatch.chdir(tmp_path)
+    run_examples(Space.draw, load_space=untrained.load_space)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_samples_and_mutations_are_decided_by_a_seed():

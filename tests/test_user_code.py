@@ -1,5 +1,6 @@
 """The user's own files: how names are resolved, what changes a fingerprint, and which code runs."""
 
+import importlib.metadata
 import os
 import sys
 from collections.abc import Iterator
@@ -119,7 +120,7 @@ def test_an_installed_module_is_identified_by_its_file_and_its_version(
 ):
     before = fingerprint_user_code("numpy.linalg:norm")
     assert before
-    monkeypatch.setattr(user_code.metadata, "version", lambda name: "0.0.1")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.0.1")
     assert fingerprint_user_code("numpy.linalg:norm") != before
 
 

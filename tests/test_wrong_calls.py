@@ -415,7 +415,7 @@ SPACE: dict[str, tuple[Call, str]] = {
     "build(5)": (lambda: load_tiny().build(5), "5 is not an Arch"),
     "parse(5)": (
         lambda: load_tiny().parse(5),
-        "5 is not an architecture; give its text, such as '|",
+        "5 is not an architecture; give an architecture string, such as '|",
     ),
     "parse(None)": (lambda: load_tiny().parse(None), "None is not an architecture"),
 }
@@ -509,15 +509,15 @@ SEARCH: dict[str, tuple[Call, str]] = {
         lambda: search_tiny(run="run-\udce9"),
         "which is not a valid file name in UTF-8; choose another",
     ),
-    "limits params=-1": (lambda: search_tiny(limits={"params": -1}), "-1 is not a max params"),
+    "limits params=-1": (lambda: search_tiny(limits={"params": -1}), "max params cannot be -1"),
     "limits params='many'": (
         lambda: search_tiny(limits={"params": "many"}),
-        "'many' is not a max params; write it like 2M or 600M",
+        "max params cannot be 'many'; write it like 2M or 600M",
     ),
-    "limits params=nan": (lambda: search_tiny(limits={"params": NAN}), "nan is not a max params"),
+    "limits params=nan": (lambda: search_tiny(limits={"params": NAN}), "max params cannot be nan"),
     "limits params=True": (
         lambda: search_tiny(limits={"params": True}),
-        "True is not a max params",
+        "max params cannot be True",
     ),
     "limits params=1": (
         lambda: search_tiny(limits={"params": 1}),
@@ -529,7 +529,7 @@ SEARCH: dict[str, tuple[Call, str]] = {
     ),
     "limits latency=5": (
         lambda: search_tiny(limits={"latency": 5}),
-        "5 is not a max latency; write it like 5ms or 5ms@cpu",
+        "max latency cannot be 5; write it like 5ms or 5ms@cpu",
     ),
     "screen='params', keep=2": (
         lambda: search_tiny(proxy="naswot", screen="params", keep=2),
@@ -562,7 +562,7 @@ TRAIN: dict[str, tuple[Call, str]] = {
     "what=5": (lambda: ut.train(5, "digits"), "int"),  # type: ignore[arg-type]
     "data=5": (lambda: train_network(data=5), "the inputs are 5"),
     "data=None": (lambda: train_network(data=None), "name the data to train on: --data digits"),
-    "data='noise'": (lambda: train_network(data="noise"), "noise has nothing to learn from"),
+    "data='noise'": (lambda: train_network(data="noise"), "noise has no parts to train on"),
     "recipe=5": (lambda: train_network(recipe=5), "5 is not a name; give one as text"),
     "recipe='quik'": (
         lambda: train_network(recipe="quik"),

@@ -178,7 +178,7 @@ def read_run(path: Path, scratch: Path) -> None:
     from untrained.workflows import report as report_workflow
 
     report_workflow.report(path.parent)
-    report_workflow.read_outcome(path.parent)
+    report_workflow.read_run_outcome(path.parent)
 
 
 def read_checkpoint(path: Path, scratch: Path) -> None:
