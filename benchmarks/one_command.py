@@ -489,12 +489,10 @@ def run_design(task: Task, work: Path, device: str) -> Row:
     from untrained.strategies.limits import ConstrainedSpace
     from untrained.training.adaptation import adapt_recipe
     from untrained.training.recipes import load_recipe
-    from untrained.workflows.contest import (
-        RATE_FACTORS,
-        ContestSettings,
-        get_weights_path,
-        run_contest,
-    )
+    from untrained.workflows.contest import run_contest
+    from untrained.workflows.contest_rounds import RATE_FACTORS
+    from untrained.workflows.contest_state import get_weights_path
+    from untrained.workflows.contest_training import ContestSettings
     from untrained.workflows.final_training import choose_max_epochs, estimate_epoch_seconds
     from untrained.workflows.train import train
 

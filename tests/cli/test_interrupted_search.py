@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from untrained.strategies.driver import DriverResult
-from untrained.workflows import contest as contest_module
+from untrained.workflows import contest_rounds
 from untrained.workflows.contest import RunningContest
 
 COMMAND = (
@@ -19,8 +19,8 @@ COMMAND = (
 @pytest.fixture
 def images(project: Path, monkeypatch) -> None:
     """Bright, grey and dark images; trainings of the contest are short."""
-    monkeypatch.setattr(contest_module, "ENOUGH_STEPS", (2, 2, 2))
-    monkeypatch.setattr(contest_module, "MAX_EPOCHS", (1, 1, 1))
+    monkeypatch.setattr(contest_rounds, "ENOUGH_STEPS", (2, 2, 2))
+    monkeypatch.setattr(contest_rounds, "MAX_EPOCHS", (1, 1, 1))
     monkeypatch.setattr("untrained.workflows.final_training.MAX_EPOCHS", 1)
     monkeypatch.setattr("untrained.workflows.final_training.MAX_SMALL_DATA_EPOCHS", 1)
     generator = np.random.default_rng(0)

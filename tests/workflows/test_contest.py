@@ -21,17 +21,12 @@ from untrained.training.checkpoint import load_tensors
 from untrained.training.loop import Training
 from untrained.training.recipes import load_recipe
 from untrained.workflows import contest as contest_module
-from untrained.workflows.contest import (
-    ENOUGH_STEPS,
-    MIN_ENTRIES,
-    ContestSettings,
-    RunningContest,
-    Substitutes,
-    get_weights_path,
-    plan_rounds,
-    run_contest,
-    split_for_contest,
-)
+from untrained.workflows import contest_entrants, contest_state
+from untrained.workflows.contest import RunningContest, run_contest
+from untrained.workflows.contest_entrants import MIN_ENTRIES, Substitutes
+from untrained.workflows.contest_rounds import ENOUGH_STEPS, plan_rounds
+from untrained.workflows.contest_state import get_weights_path
+from untrained.workflows.contest_training import ContestSettings, split_for_contest
 from untrained.workflows.final_training import estimate_epoch_seconds, plan_final_training
 
 KEY = "0123456789abcdef"
@@ -104,7 +99,7 @@ def fake_trainings(monkeypatch, accuracies: dict[int, float], interrupt_after: i
         bits = np.packbits(correct).tobytes().hex()
         return RoundResult(epochs, samples, 1.0, float(correct.mean()), bits)
 
-    monkeypatch.setattr(contest_module, "measure_step_seconds", lambda *arguments: 0.01)
+    monkeypatch.setattr(contest_entrants, "measure_step_seconds", lambda *arguments: 0.01)
     monkeypatch.setattr(RunningContest, "_train_and_compare", train_and_compare)
     return trainings
 
@@ -235,7 +230,8 @@ def test_validation_samples_are_a_quarter_of_each_class_and_no_training_samples(
 def clock(monkeypatch):
     """A clock that the test sets: `clock["now"] += 10.0`."""
     state = {"now": 100.0}
-    monkeypatch.setattr(contest_module, "perf_counter", lambda: state["now"])
+    for module in (contest_module, contest_state):
+        monkeypatch.setattr(module, "perf_counter", lambda: state["now"])
     return state
 
 
@@ -254,7 +250,7 @@ def test_every_entry_of_a_round_has_the_same_time(source, tmp_path, clock):
     assert contest._choose_seconds(1, 3) == pytest.approx(30.0)
     clock["now"] += 60.0
     assert contest._choose_seconds(2, 2) == pytest.approx(60.0)
-    contest._step_seconds = {1: 1.0, 2: 4.0}
+    contest._state.step_seconds = {1: 1.0, 2: 4.0}
     # 96 samples are 3 steps of 32: 10 seconds are 3 epochs of one entry, but not one of the other.
     assert contest._choose_epochs(1, 0, 96, 10.0) == 3
     assert contest._choose_epochs(2, 0, 96, 10.0) == 1
@@ -305,7 +301,7 @@ def test_timing_the_entries_leaves_time_to_train_them(source, tmp_path, monkeypa
         clock["now"] += 5.0
         return 1e-4
 
-    monkeypatch.setattr(contest_module, "measure_step_seconds", measure_step_seconds)
+    monkeypatch.setattr(contest_entrants, "measure_step_seconds", measure_step_seconds)
     settings = replace(make_settings(source, tmp_path, seconds=60.0), final_seconds=1e6)
     contest = run_contest(entries, archs, settings)
     assert contest is not None
@@ -322,7 +318,7 @@ def test_entries_that_are_too_slow_for_the_time_are_left_out(source, tmp_path, m
     def measure_step_seconds(subject, settings, part):
         return 100.0 if subject.arch == slow else 0.01
 
-    monkeypatch.setattr(contest_module, "measure_step_seconds", measure_step_seconds)
+    monkeypatch.setattr(contest_entrants, "measure_step_seconds", measure_step_seconds)
     contest = run_contest(entries, archs, make_settings(source, tmp_path, seconds=60.0))
     assert contest is not None
     errors = {entry.number: entry.error for entry in contest.entries}
@@ -349,7 +345,7 @@ def fake_step_seconds(monkeypatch, slow: set[str]) -> list[str]:
         timed.append(subject.arch)
         return SLOW if subject.arch in slow else 0.01
 
-    monkeypatch.setattr(contest_module, "measure_step_seconds", measure_step_seconds)
+    monkeypatch.setattr(contest_entrants, "measure_step_seconds", measure_step_seconds)
     return timed
 
 
@@ -442,7 +438,7 @@ def test_the_search_for_fast_networks_ends_after_a_tenth_of_the_time(
         clock["now"] += 1.0
         return SLOW if subject.arch in slow else 0.01
 
-    monkeypatch.setattr(contest_module, "measure_step_seconds", measure_step_seconds)
+    monkeypatch.setattr(contest_entrants, "measure_step_seconds", measure_step_seconds)
     run_contest(
         ranked[:6],
         archs,
@@ -513,7 +509,7 @@ def test_the_fastest_networks_compete_if_all_are_too_slow(source, tmp_path, monk
     speeds = {entry.arch: SLOW + entry.number for entry in entries}
     speeds[entries[5].arch] = SLOW
     monkeypatch.setattr(
-        contest_module,
+        contest_entrants,
         "measure_step_seconds",
         lambda subject, settings, part: speeds[subject.arch],
     )
@@ -656,7 +652,7 @@ def fake_random_trainings(monkeypatch, seed: int, interrupt_after: int | None) -
         bits = np.packbits(correct).tobytes().hex()
         return RoundResult(epochs, samples, 1.0, float(correct.mean()), bits)
 
-    monkeypatch.setattr(contest_module, "measure_step_seconds", lambda *arguments: 0.01)
+    monkeypatch.setattr(contest_entrants, "measure_step_seconds", lambda *arguments: 0.01)
     monkeypatch.setattr(RunningContest, "_train_and_compare", train_and_compare)
 
 

@@ -12,9 +12,9 @@ from untrained.reports.contest_result import TOO_SLOW, Contest
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import RunRanking
 from untrained.training.result import AnotherTrainingError
-from untrained.workflows import contest as contest_module
+from untrained.workflows import contest_entrants, contest_rounds
 from untrained.workflows import search as search_module
-from untrained.workflows.contest import get_weights_path
+from untrained.workflows.contest_state import get_weights_path
 from untrained.workflows.final_training import plan_final_training
 from untrained.workflows.report import summarise_run
 from untrained.workflows.search import SearchResult
@@ -38,7 +38,7 @@ def search_images(folder: Path) -> SearchResult:
 def short_trainings():
     """Let the trainings of a contest be short, although the data are few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contest_module, "ENOUGH_STEPS", (4, 12, 36))
+        patch.setattr(contest_rounds, "ENOUGH_STEPS", (4, 12, 36))
         yield
 
 
@@ -122,7 +122,7 @@ def test_the_next_of_the_ranking_replace_slow_ones_within_the_latency_limit(
     def measure_step_seconds(subject, settings, part):
         return 1e3 if subject.arch in slow else 1e-3
 
-    monkeypatch.setattr(contest_module, "measure_step_seconds", measure_step_seconds)
+    monkeypatch.setattr(contest_entrants, "measure_step_seconds", measure_step_seconds)
     with monkeypatch.context() as patch:
         patch.setattr(search_module, "run_contest", lambda *arguments: None)
         ranking = search_in_time("ranking").ranking

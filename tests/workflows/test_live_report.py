@@ -19,7 +19,7 @@ from untrained.progress import BestSoFar, Progress
 from untrained.reports.contest_result import ContestEntry, RoundResult
 from untrained.reports.live_summary import FailureCount, LivePhase, LiveSummary
 from untrained.reports.pages.live_page import render_live_page
-from untrained.runs.session import FILE as SESSION_FILE
+from untrained.runs.session import SESSION_FILE
 from untrained.types import Arch, Failure, Record, Task
 from untrained.workflows import live_report
 from untrained.workflows.live_report import BestTracker

@@ -7,7 +7,7 @@ from typing import Any
 
 from untrained.files import read_result_file, write_result_files
 
-FILE = "benchmark.json"
+BENCHMARK_FILE = "benchmark.json"
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class BenchmarkResult:
 
     def save(self) -> "BenchmarkResult":
         """Write `benchmark.json` and the rows as `benchmark.csv`; return the result itself."""
-        write_result_files(Path(self.folder, FILE), asdict(self), self.rows())
+        write_result_files(Path(self.folder, BENCHMARK_FILE), asdict(self), self.rows())
         return self
 
     @staticmethod
@@ -150,7 +150,7 @@ class BenchmarkResult:
         Raises:
             UsageError: There is no result, or the file is damaged.
         """
-        with read_result_file(Path(folder, FILE)) as facts:
+        with read_result_file(Path(folder, BENCHMARK_FILE)) as facts:
             facts["proxy_results"] = tuple(_read_result(**row) for row in facts["proxy_results"])
             for name in ("archs", "truth", "notes"):
                 facts[name] = tuple(facts[name])

@@ -18,7 +18,7 @@ from untrained.benchmarks.comparison import (
     compare_with_truth,
     sort_results,
 )
-from untrained.benchmarks.result import FILE, BenchmarkResult, ProxyResult
+from untrained.benchmarks.result import BENCHMARK_FILE, BenchmarkResult, ProxyResult
 from untrained.command_text import format_options
 from untrained.config import DEFAULT_DATA, DEFAULT_PROXY, ComputeConfig
 from untrained.data import DataSource, load_data
@@ -297,7 +297,7 @@ def read_recommended_proxy(space: str, data: str, proxy: str = AUTO) -> str:
     folder = choose_default_folder(space, data)
     if proxy != AUTO:
         folder = Path(proxy.removeprefix(f"{AUTO}:"))
-    if not (folder / FILE).exists():
+    if not (folder / BENCHMARK_FILE).exists():
         options = format_options(calibrate, {"space": space, "data": data})
         command = f"untrained calibrate {options}".strip()
         raise UsageError(

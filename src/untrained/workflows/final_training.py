@@ -8,7 +8,7 @@ from untrained.reports.contest_result import Contest
 from untrained.runs.folder import RunFolder
 from untrained.training.folder import read_training_key
 from untrained.training.recipes import format_recipe, load_recipe
-from untrained.workflows.contest import get_weights_path
+from untrained.workflows.contest_state import get_weights_path
 
 # Longest training in epochs. With more, small networks gain nothing. Few samples are few steps per
 # epoch, so they may have more epochs, until they have as many steps as 2,000 samples.

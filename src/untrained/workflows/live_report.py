@@ -23,7 +23,7 @@ from untrained.runs.ranking import compute_fitness
 from untrained.runs.session import Session, SessionFile, read_session, remove_killed_session
 from untrained.types import Record
 from untrained.workflows.contest import STAGE as CONTEST_STAGE
-from untrained.workflows.contest import read_contest_entries
+from untrained.workflows.contest_state import read_contest_entries
 from untrained.workflows.report import (
     RELOAD_SECONDS,
     REPORT_FILE,

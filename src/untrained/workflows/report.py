@@ -6,8 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from untrained.benchmarks.result import FILE as BENCHMARK_FILE
-from untrained.benchmarks.result import BenchmarkResult
+from untrained.benchmarks.result import BENCHMARK_FILE, BenchmarkResult
 from untrained.benchmarks.statistics import orient_score
 from untrained.drawings.diagrams import Diagram, read_diagram
 from untrained.errors import UsageError
@@ -34,8 +33,7 @@ from untrained.reports.search_summary import (
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking, collect_columns, compute_fitnesses
 from untrained.runs.reference import choose_advice, describe_consensus
-from untrained.runs.session import FILE as SESSION_FILE
-from untrained.runs.session import Session, read_session
+from untrained.runs.session import SESSION_FILE, Session, read_session
 from untrained.runs.trace import read_prediction, read_trace
 from untrained.runs.winner import (
     RunRanking,

@@ -72,12 +72,10 @@ from untrained.workflows.arguments import (
     check_space_argument,
 )
 from untrained.workflows.confirm import choose_groups, confirm_ranking
-from untrained.workflows.contest import (
-    ContestSettings,
-    Substitutes,
-    estimate_longest_contest,
-    run_contest,
-)
+from untrained.workflows.contest import run_contest
+from untrained.workflows.contest_entrants import Substitutes
+from untrained.workflows.contest_rounds import estimate_longest_contest
+from untrained.workflows.contest_training import ContestSettings
 from untrained.workflows.data_title import describe_data
 from untrained.workflows.export import ExportResult
 from untrained.workflows.final_training import estimate_longest_training

@@ -17,7 +17,7 @@ from untrained.engine.failures import catch_failure
 from untrained.seeds import make_generator
 from untrained.strategies.limits import ConstrainedSpace, NetworkSize
 from untrained.types import Arch, Failure
-from untrained.workflows.contest import (
+from untrained.workflows.contest_training import (
     ContestSettings,
     load_training_subject,
     measure_step_seconds,

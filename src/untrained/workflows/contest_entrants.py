@@ -1,0 +1,270 @@
+"""Choose which entries of a contest take part, if its time is limited.
+
+An entry is left out if its network could not be trained long enough after the contest. If it was
+selected by score, the next fast architecture of the ranking replaces it. If time is short, only the
+first entries take part, as many as can be trained for enough steps in the first round: a few longer
+trainings say more than many that have hardly begun.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from untrained.data.parts import TRAIN, VAL, ImagePart
+from untrained.engine.failures import catch_failure
+from untrained.reports.contest_result import BEST_PREFIX, NO_TIME, TOO_SLOW, ContestEntry
+from untrained.types import Arch, Failure
+from untrained.workflows.contest_rounds import estimate_first_round, plan_rounds
+from untrained.workflows.contest_state import ContestState
+from untrained.workflows.contest_training import (
+    ContestSettings,
+    load_training_subject,
+    measure_step_seconds,
+)
+
+# At least this many entries take part, even if the first round is too short for them.
+MIN_ENTRIES = 4
+# At most this many times the intended number of entries by score are timed to find fast ones.
+MAX_TIMED_FACTOR = 4
+# Timing entries, and then their substitutes, takes at most this fraction of the time of the
+# contest. `MIN_ENTRIES` are timed in any case.
+MAX_TIMING_SHARE = 0.1
+# An entry is too slow if it could be trained for fewer epochs after the contest.
+MIN_FINAL_EPOCHS = 40
+
+
+@dataclass(frozen=True)
+class Substitutes:
+    """Networks that take part if entries by score are too slow to train.
+
+    Attributes:
+        candidates: The networks after the entries in the ranking, best first. Their `number` is
+            ignored and assigned on entry. Networks that are entries for another reason may be among
+            them.
+        add_latency: Returns a network with its latency, if latency is limited; None if it exceeds
+            the limit.
+    """
+
+    candidates: Sequence[ContestEntry]
+    add_latency: Callable[[ContestEntry], ContestEntry | None]
+
+
+@dataclass(frozen=True)
+class StepTimer:
+    """Measures how long a training step of an entry takes.
+
+    Attributes:
+        archs: The architectures of entries and substitutes, by text.
+        settings: How they are trained.
+        part: The training samples.
+    """
+
+    archs: Mapping[str, Arch]
+    settings: ContestSettings
+    part: ImagePart
+
+    def measure(self, arch: str) -> float | Failure:
+        """Return the seconds of a step of a network, or why it cannot be trained."""
+        subject = load_training_subject(self.archs[arch], self.settings)
+        return catch_failure(measure_step_seconds, subject, self.settings, self.part)
+
+    def time_entry(self, state: ContestState, number: int) -> None:
+        """Time an entry. A failure ends its participation."""
+        seconds = self.measure(state.entries[number].arch)
+        if isinstance(seconds, Failure):
+            state.set_error(number, str(seconds))
+            state.save()
+        else:
+            state.step_seconds[number] = seconds
+
+
+def choose_entrants(
+    state: ContestState,
+    settings: ContestSettings,
+    parts: Mapping[str, ImagePart],
+    timer: StepTimer,
+    substitutes: Substitutes | None,
+) -> None:
+    """Choose which entries are trained, if the time is limited.
+
+    A resumed contest keeps the entries that were chosen before.
+
+    Args:
+        state: The contest. The other entries are left out in it.
+        settings: What the entries have in common.
+        parts: The samples to train on and to compare on.
+        timer: Measures training steps.
+        substitutes: Networks that replace entries by score that are too slow; None for none.
+    """
+    if settings.seconds is None or state.has_chosen_entrants or state.has_results:
+        return
+    samples = len(parts[TRAIN]) + len(parts[VAL])
+    _EntrantSelection(state, settings, settings.seconds, samples, timer).run(substitutes)
+    state.has_chosen_entrants = True
+    state.save()
+
+
+@dataclass(frozen=True)
+class _EntrantSelection:
+    """The choice of the entries that are trained.
+
+    Attributes:
+        state: The contest.
+        settings: What the entries have in common.
+        contest_seconds: Longest duration of the contest.
+        samples: Number of samples that the winner is trained on afterwards.
+        timer: Measures training steps.
+    """
+
+    state: ContestState
+    settings: ContestSettings
+    contest_seconds: float
+    samples: int
+    timer: StepTimer
+
+    def run(self, substitutes: Substitutes | None) -> None:
+        """Set the error of every entry that does not take part, and add substitutes."""
+        entrants = self._select_entries()
+        if substitutes is not None:
+            entrants += self._enter_substitutes(substitutes, entrants)
+        self._enter_fastest(MIN_ENTRIES - len(entrants))
+        for number in self.state.first_numbers:
+            if self.state.entries[number].error:
+                self.state.step_seconds.pop(number, None)
+
+    def _select_entries(self) -> list[int]:
+        """Time the entries in turn, and return the numbers of those that take part."""
+        state = self.state
+        max_seconds = MAX_TIMING_SHARE * self.contest_seconds
+        is_full = False
+        entrants: list[int] = []
+        for number in state.first_numbers:
+            if state.entries[number].error:
+                continue
+            if state.elapsed_seconds > max_seconds and len(entrants) >= MIN_ENTRIES:
+                is_full = True
+            if is_full:
+                state.set_error(number, NO_TIME)
+                continue
+            self.timer.time_entry(state, number)
+            if state.entries[number].error:
+                continue
+            if self._is_too_slow(state.step_seconds[number]):
+                state.set_error(number, TOO_SLOW)
+            elif self._has_time_for([*entrants, number]):
+                entrants.append(number)
+            else:
+                state.set_error(number, NO_TIME)
+                is_full = True
+        return entrants
+
+    def _is_too_slow(self, step_seconds: float) -> bool:
+        """Whether a network could not be trained long enough after the contest."""
+        if self.settings.final_seconds is None:
+            return False
+        steps_per_epoch = max(1, self.samples // self.settings.recipe.batch)
+        return step_seconds * steps_per_epoch * MIN_FINAL_EPOCHS > self.settings.final_seconds
+
+    def _has_time_for(self, numbers: Sequence[int]) -> bool:
+        """Whether the first round is long enough for some entries and for other learning rates."""
+        if len(numbers) <= MIN_ENTRIES:
+            return True
+        needed = estimate_first_round([self.state.step_seconds[number] for number in numbers])
+        rounds = len(plan_rounds(len(numbers)))
+        return needed <= self.contest_seconds / rounds
+
+    def _enter_fastest(self, count: int) -> None:
+        """Let the fastest of the entries that are too slow take part, so that there is a contest.
+
+        Args:
+            count: How many; nothing happens if it is not positive.
+        """
+        slow = []
+        for number in self.state.first_numbers:
+            if self.state.entries[number].error == TOO_SLOW:
+                slow.append(number)
+        slow.sort(key=lambda number: self.state.step_seconds[number])
+        for number in slow[: max(0, count)]:
+            self.state.set_error(number, "")
+
+    def _count_slow_entries_by_score(self) -> int:
+        """Return the number of entries that were selected by score and are too slow."""
+        count = 0
+        for number in self.state.first_numbers:
+            entry = self.state.entries[number]
+            is_by_score = any(selection.startswith(BEST_PREFIX) for selection in entry.selections)
+            if is_by_score and entry.error == TOO_SLOW:
+                count += 1
+        return count
+
+    def _enter_substitutes(self, substitutes: Substitutes, entrants: Sequence[int]) -> list[int]:
+        """Enter the next networks by score that are fast enough, for entries that are too slow.
+
+        Args:
+            substitutes: The next networks.
+            entrants: Numbers of the entries that take part.
+
+        Returns:
+            Numbers of the networks that take part now.
+        """
+        state = self.state
+        missing = self._count_slow_entries_by_score()
+        state.passed_over += missing
+        numbers = {state.entries[number].arch: number for number in state.first_numbers}
+        added: list[int] = []
+        timed = 0
+        start = state.elapsed_seconds
+        for candidate in substitutes.candidates:
+            if state.replacements == missing:
+                break
+            if candidate.arch in numbers:
+                # The network is an entry already, for another reason.
+                if self._add_selections(numbers[candidate.arch], candidate.selections):
+                    state.replacements += 1
+                continue
+            timing_seconds = state.elapsed_seconds - start
+            is_late = timing_seconds > MAX_TIMING_SHARE * self.contest_seconds
+            if timed == MAX_TIMED_FACTOR * missing or is_late:
+                break
+            timed += 1
+            new_number = self._enter_if_fast(candidate, substitutes, [*entrants, *added])
+            if new_number is not None:
+                added.append(new_number)
+                state.replacements += 1
+        return added
+
+    def _add_selections(self, number: int, selections: Sequence[str]) -> bool:
+        """Add that an entry was also selected by score; return whether it takes part."""
+        entry = self.state.entries[number]
+        if entry.error == TOO_SLOW:
+            self.state.passed_over += 1
+        if entry.error:
+            return False
+        self.state.entries[number] = replace(entry, selections=(*entry.selections, *selections))
+        return True
+
+    def _enter_if_fast(
+        self, candidate: ContestEntry, substitutes: Substitutes, entrants: Sequence[int]
+    ) -> int | None:
+        """Enter a substitute if it is fast enough, within the limits, and if there is time for it.
+
+        Returns:
+            Its number; None if it does not take part.
+        """
+        state = self.state
+        seconds = self.timer.measure(candidate.arch)
+        if isinstance(seconds, Failure):
+            return None
+        if self._is_too_slow(seconds):
+            state.passed_over += 1
+            return None
+        number = max(state.first_numbers) + 1
+        state.step_seconds[number] = seconds
+        entry = None
+        if self._has_time_for([*entrants, number]):
+            entry = substitutes.add_latency(replace(candidate, number=number))
+        if entry is None:
+            del state.step_seconds[number]
+            return None
+        state.entries[number] = entry
+        state.first_numbers.append(number)
+        return number

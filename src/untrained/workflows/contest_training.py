@@ -1,0 +1,151 @@
+"""What all trainings of a contest share: settings, the split of the samples, the time of a step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from untrained.config import ComputeConfig
+from untrained.data import DataSource
+from untrained.data.parts import (
+    TRAIN,
+    VAL,
+    ImagePart,
+    Part,
+    fingerprint_samples,
+    join_parts,
+    split_by_class,
+)
+from untrained.identity import read_torch_version
+from untrained.probe.guard import fastest_kernels, random_state
+from untrained.seeds import derive_seed, make_torch_generator
+from untrained.spaces import Space
+from untrained.training.cuda_graph import WARM_UP_STEPS
+from untrained.training.distributed import make_training_process
+from untrained.training.loop import Training
+from untrained.training.recipes import Recipe
+from untrained.types import Arch
+from untrained.workflows.subject import load_subject
+from untrained.workflows.train_subject import TrainingSubject
+
+# Fraction of the samples that entries are compared on, and the largest number of them.
+VAL_SHARE = 0.25
+MAX_VAL_SAMPLES = 5000
+# Steps that are timed to estimate how long an epoch takes; the first one is slower. Steps that a
+# GPU replays are faster than the first ones, which are not replayed.
+TIMED_STEPS = 4
+TIMED_REPLAYED_STEPS = WARM_UP_STEPS + 4
+
+
+@dataclass(frozen=True)
+class ContestSettings:
+    """What the entries of a contest have in common.
+
+    Attributes:
+        space: The space of the architectures, or its name.
+        data: Name of the data.
+        source: The data.
+        recipe: How to train. The contest sets the number of epochs.
+        seconds: Longest duration of the contest; None for no limit.
+        seed: Seed of weights, order and augmentation.
+        compute: The device.
+        folder: The run folder.
+        search_key: Identity of the ranking that the entries come from.
+        final_seconds: Duration of the training of the winner afterwards; None for no limit.
+    """
+
+    space: str | Space
+    data: str
+    source: DataSource
+    recipe: Recipe
+    seconds: float | None
+    seed: int
+    compute: ComputeConfig
+    folder: Path
+    search_key: str
+    final_seconds: float | None = None
+
+    def fingerprint(self, parts: Mapping[str, Part]) -> str:
+        """Return a text that changes when the results of an earlier contest cannot be used."""
+        facts = (
+            self.search_key,
+            fingerprint_samples(parts),
+            self.recipe.label,
+            self.seed,
+            self.compute.device,
+            read_torch_version(),
+        )
+        return f"{derive_seed('contest', *facts):x}"
+
+
+def split_for_contest(source: DataSource, seed: int) -> dict[str, ImagePart]:
+    """Split the training and validation samples again, with more samples for the comparison.
+
+    Every class has the same share of the samples for the comparison.
+
+    Args:
+        source: The data. The test part is not used.
+        seed: Seed of the split.
+    """
+    parts = source.parts
+    samples = join_parts(parts[TRAIN], parts[VAL])
+    assert isinstance(samples, ImagePart)
+    val_share = min(VAL_SHARE, MAX_VAL_SAMPLES / len(samples))
+    shares = {TRAIN: 1 - val_share, VAL: val_share}
+    rows = split_by_class(samples.labels, shares, source.task, seed)
+    # A round may train on the first samples only, so these must be of all classes.
+    generator = make_torch_generator("contest order", seed)
+    order = torch.randperm(len(rows[TRAIN]), generator=generator)
+    return {
+        TRAIN: select_samples(samples, rows[TRAIN][order]),
+        VAL: select_samples(samples, rows[VAL]),
+    }
+
+
+def select_samples(part: ImagePart, rows: Tensor) -> ImagePart:
+    """Return some samples of a part."""
+    return replace(part, images=part.images[rows], labels=part.labels[rows])
+
+
+def load_training_subject(arch: Arch, settings: ContestSettings) -> TrainingSubject:
+    """Return an architecture with the data of the contest."""
+    subject = load_subject(arch, settings.space, settings.compute.device)
+    return TrainingSubject(str(arch), arch.space, subject, settings.data, settings.source, None)
+
+
+def measure_step_seconds(
+    subject: TrainingSubject, settings: ContestSettings, part: ImagePart
+) -> float:
+    """Return how long a training step of a network takes.
+
+    Args:
+        subject: The network.
+        settings: How it is trained.
+        part: Training samples, of which a few batches are used.
+    """
+    process = make_training_process(settings.compute.device)
+    network = subject.build_network(process.device, settings.seed)
+    steps = TIMED_STEPS
+    if settings.recipe.graphs and torch.device(process.device).type == "cuda":
+        steps = TIMED_REPLAYED_STEPS
+    count = min(len(part), steps * settings.recipe.batch)
+    parts = {TRAIN: select_samples(part, torch.arange(count)), VAL: part}
+    training = Training(
+        network, settings.source, settings.recipe, parts, process, settings.seed, select=False
+    )
+    durations = []
+    last = perf_counter()
+    with random_state(training.seed), fastest_kernels(training.device):
+        training.model.train()
+        for batch in training.train_loader.iterate_training_batches(0):
+            training.train_step(batch)
+            # Reading the loss waits until a GPU has finished the step.
+            float(training.epoch_loss)
+            now = perf_counter()
+            durations.append(now - last)
+            last = now
+    # The first step is slower, because kernels are prepared in it.
+    return min(durations)
