@@ -83,7 +83,7 @@ def test_the_page_on_your_own_images_works_as_written(tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UNTRAINED_DATA", str(tmp_path / "root"))
     # Otherwise, so few pictures are trained on for hundreds of epochs.
-    monkeypatch.setattr("untrained.workflows.contest.ENOUGH_STEPS", (1, 1, 1))
+    monkeypatch.setattr("untrained.workflows.contest_rounds.ENOUGH_STEPS", (1, 1, 1))
     monkeypatch.setattr("untrained.workflows.final_training.ENOUGH_STEPS", 1)
     for command in read_code_blocks("how-to/pictures.md", "")[2].splitlines():
         words = command.replace("--budget 20", "--budget 2 --proxy params --workers 1").split()

@@ -7,7 +7,13 @@ import sys
 from pathlib import Path
 
 from untrained.files import hold_lock, is_locked
-from untrained.runs.session import FILE, Session, SessionFile, read_session, remove_killed_session
+from untrained.runs.session import (
+    SESSION_FILE,
+    Session,
+    SessionFile,
+    read_session,
+    remove_killed_session,
+)
 
 HOLDER = """
 import sys, time
@@ -53,14 +59,14 @@ def test_the_session_of_another_process_is_running_until_it_is_killed(tmp_path):
 def test_an_orderly_end_removes_the_file(tmp_path):
     holder = start_holder(tmp_path)
     remove_killed_session(tmp_path)
-    assert (tmp_path / FILE).exists()
+    assert (tmp_path / SESSION_FILE).exists()
     holder.communicate("")
     assert holder.returncode == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_file_of_a_killed_session_is_taken_over(tmp_path):
-    (tmp_path / FILE).write_text('{"phase": "contest", "done": 3, "total": null}')
+    (tmp_path / SESSION_FILE).write_text('{"phase": "contest", "done": 3, "total": null}')
     assert read_session(tmp_path) == Session("contest", 3, None, is_running=False)
     with SessionFile.open(tmp_path) as session_file:
         assert session_file is not None
@@ -72,14 +78,14 @@ def test_the_file_of_a_killed_session_is_taken_over(tmp_path):
 
 def test_a_damaged_file_and_a_link_are_harmless(tmp_path):
     for text in ("", "{", "[]", '{"phase": 1}', '{"phase": "x", "done": "y", "total": 1}'):
-        (tmp_path / FILE).write_text(text)
+        (tmp_path / SESSION_FILE).write_text(text)
         assert read_session(tmp_path) == Session("", 0, None, is_running=False)
-    (tmp_path / FILE).unlink()
+    (tmp_path / SESSION_FILE).unlink()
     target = tmp_path / "secret"
     target.write_text('{"phase": "x", "done": 1, "total": 1}')
-    (tmp_path / FILE).symlink_to(target)
+    (tmp_path / SESSION_FILE).symlink_to(target)
     assert read_session(tmp_path) is None
-    assert not is_locked(tmp_path / FILE)
+    assert not is_locked(tmp_path / SESSION_FILE)
 
 
 def test_a_lock_is_held_inside_the_block_only(tmp_path):

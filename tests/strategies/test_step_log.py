@@ -28,7 +28,7 @@ from untrained.papers.searches import SearchPlan, run_searches
 from untrained.probe.guard import fastest_kernels
 from untrained.progress import Progress
 from untrained.runs import trace as _trace
-from untrained.runs.step_log import FILE, StepLog
+from untrained.runs.step_log import STEP_LOG_FILE, StepLog
 from untrained.spaces import load_space
 from untrained.strategies import nasi, zerocost_pt
 from untrained.strategies.nasi import NASI
@@ -54,7 +54,7 @@ def open_step_log(
 
 
 def read_lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / FILE).read_text().split("\n") if line]
+    return [json.loads(line) for line in (folder / STEP_LOG_FILE).read_text().split("\n") if line]
 
 
 def fail_if_called() -> Any:
@@ -77,11 +77,11 @@ def test_a_logged_result_is_read_exactly_and_not_computed_again(tmp_path):
 def test_an_incomplete_line_is_computed_again_and_other_lines_stay(tmp_path):
     step_log = open_step_log(tmp_path)
     step_log.get_or_compute("a", lambda: 1.5)
-    sound = (tmp_path / FILE).read_bytes()
+    sound = (tmp_path / STEP_LOG_FILE).read_bytes()
     step_log.get_or_compute("b", lambda: [2.5, "two"])
-    uninterrupted = (tmp_path / FILE).read_bytes()
+    uninterrupted = (tmp_path / STEP_LOG_FILE).read_bytes()
     for length in range(len(sound), len(uninterrupted)):
-        (tmp_path / FILE).write_bytes(uninterrupted[:length])
+        (tmp_path / STEP_LOG_FILE).write_bytes(uninterrupted[:length])
         torn = open_step_log(tmp_path)
         assert (
             torn.get_or_compute("a", fail_if_called),
@@ -94,7 +94,7 @@ def test_an_incomplete_line_is_computed_again_and_other_lines_stay(tmp_path):
         )
         after = open_step_log(tmp_path)
         assert [after.get_or_compute(key, fail_if_called) for key in "abc"] == [1.5, "again", 3]
-    (tmp_path / FILE).write_bytes(b"\xff\xfe\nnull\n[1]\n{}" + uninterrupted)
+    (tmp_path / STEP_LOG_FILE).write_bytes(b"\xff\xfe\nnull\n[1]\n{}" + uninterrupted)
     assert open_step_log(tmp_path).get_or_compute("b", fail_if_called) == [2.5, "two"]
 
 
@@ -109,12 +109,14 @@ def test_results_of_other_work_are_neither_read_nor_lost(tmp_path):
 
 def test_an_unusable_file_is_reported_in_one_line(tmp_path):
     step_log = open_step_log(tmp_path)
-    (tmp_path / FILE).mkdir()
+    (tmp_path / STEP_LOG_FILE).mkdir()
     for broken in (
         lambda: step_log.get_or_compute("a", lambda: 1),
         lambda: open_step_log(tmp_path),
     ):
-        with pytest.raises(UsageError, match=rf"{FILE} cannot be (written|read): ") as caught:
+        with pytest.raises(
+            UsageError, match=rf"{STEP_LOG_FILE} cannot be (written|read): "
+        ) as caught:
             broken()
         assert "\n" not in str(caught.value)
 
@@ -330,10 +332,10 @@ def test_ctrl_c_keeps_steps_and_times_and_progress_resumes(tmp_path):
 
 def test_the_steps_of_a_killed_session_are_counted_once(tmp_path):
     """10 s of logged steps that no session has counted, 2 s of this session, then 1 s without a step."""
-    (tmp_path / FILE).write_text("")
+    (tmp_path / STEP_LOG_FILE).write_text("")
     step_log = open_step_log(tmp_path)
     line = {"dependencies": step_log._fingerprint, "key": "a", "result": 1, "seconds": 10.0}
-    (tmp_path / FILE).write_text(json.dumps(line))
+    (tmp_path / STEP_LOG_FILE).write_text(json.dumps(line))
     run = replace(search_one_arch(tmp_path / "run").run, wall_seconds=0.0, strategy_seconds=0.0)
     first = run.add_session([], 2.0, "interrupted", step_log=open_step_log(tmp_path))
     assert (first.wall_seconds, first.strategy_seconds) == (12.0, 10.0)
@@ -405,10 +407,10 @@ def test_killed_searches_of_an_experiment_resume_in_new_processes(tmp_path):
     folder = plans[0].get_folder(config)
     before = read_lines(folder)
     assert len(before) == 3
-    with (folder / FILE).open("a") as file:
+    with (folder / STEP_LOG_FILE).open("a") as file:
         file.write('\n{"dependencies": "')  # an incomplete line
     first, _ = run_searches(config, plans, "searches")
-    text = (folder / FILE).read_text().split("\n")
+    text = (folder / STEP_LOG_FILE).read_text().split("\n")
     after = [json.loads(line) for line in text if line.endswith("}")]
     assert (after[:3], len({line["key"] for line in after}), len(after)) == (before, 6, 6)
     uninterrupted = replace(

@@ -133,7 +133,10 @@ def rank_failures_last(by_seed: Sequence[SeedScores], higher_is_better: bool) ->
     scores = [score for seed_scores in by_seed for score in seed_scores if score is not None]
     if not scores:
         return list(by_seed)
-    worst = min(scores) - 1.0 if higher_is_better else max(scores) + 1.0
+    if higher_is_better:
+        worst = min(scores) - 1.0
+    else:
+        worst = max(scores) + 1.0
     filled: list[SeedScores] = []
     for seed_scores in by_seed:
         filled.append(tuple(worst if score is None else score for score in seed_scores))

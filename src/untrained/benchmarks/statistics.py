@@ -165,8 +165,8 @@ def bootstrap_statistic(
     Generators in the same state draw the same resamples.
 
     Returns:
-        One value per resample, NaN where it is undefined, as where all values of a resample are
-        equal; None if the statistic of the sample is undefined.
+        One value per resample, NaN where it is undefined, for example if all values of a resample
+        are equal; None if the statistic of the sample is undefined.
     """
     sample = _ScoredSample.make(scores, truth, controls)
     if not statistic.is_defined(sample):

@@ -350,13 +350,10 @@ class BenchmarkTable:
 
 def _filter_columns(columns: Iterable[C], conditions: Mapping[str, object]) -> list[C]:
     """Return the columns whose attributes have these values; None allows any value."""
+    required = {name: value for name, value in conditions.items() if value is not None}
     matching = []
     for column in columns:
-        differs = False
-        for attribute, value in conditions.items():
-            if value is not None and getattr(column, attribute) != value:
-                differs = True
-        if not differs:
+        if all(getattr(column, name) == value for name, value in required.items()):
             matching.append(column)
     return matching
 

@@ -133,9 +133,12 @@ def read_table_rows(path: Path) -> TableRows:
     Raises:
         UsageError: The file cannot be read, or a row has too many or too few cells.
     """
-    is_parquet = _is_parquet(path)
-    table = open_parquet(path) if is_parquet else open_csv(path)
-    word = "row" if is_parquet else "line"
+    if _is_parquet(path):
+        table = open_parquet(path)
+        word = "row"
+    else:
+        table = open_csv(path)
+        word = "line"
     bad_rows = BadRows()
     columns: dict[str, list[object]] = {name: [] for name in table.columns}
     places: list[str] = []
@@ -173,7 +176,7 @@ def _read_frame(frame: object) -> TableRows:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise UsageError(f"DataFrame has more than one column called {', '.join(repeated)}")
-    # Missing values of all types of columns become None.
+    # Missing values become None, whatever the type of the column.
     cells = frame.astype(object).where(frame.notna(), None)
     columns = {}
     for index, name in enumerate(names):

@@ -19,7 +19,7 @@ from untrained.files import write_atomically
 
 
 class DrawableDiagram:
-    """What all diagrams can do: become a picture in a notebook or in a file."""
+    """Base class of diagrams, which turns them into pictures for notebooks and files."""
 
     __slots__ = ()
 

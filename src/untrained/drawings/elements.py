@@ -1,6 +1,6 @@
 """Basic SVG elements of drawings and charts: text, rectangles, labels, and the `<svg>` itself.
 
-`plot.py` has the parts of charts that have axes.
+`reports/svg/plot.py` has the parts of charts that have axes.
 
 Colours are CSS classes, which `style.css` defines. Operations have one class per family: `op-skip`,
 `op-conv3`, and so on. The family is found by matching the name of the operation with names that are

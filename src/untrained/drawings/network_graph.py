@@ -246,8 +246,10 @@ def _describe_call(
     if name.startswith("conv") and isinstance(weight, Tensor):
         return _describe_convolution(name, weight, arguments, args), "layer"
     if "pool" in name:
-        kind = "max" if "max" in name else "avg" if "avg" in name else "lp"
-        return f"{kind} pool", "layer"
+        for kind in ("max", "avg"):
+            if kind in name:
+                return f"{kind} pool", "layer"
+        return "lp pool", "layer"
     if name in ("linear", "embedding", "embedding_bag") and isinstance(weight, Tensor):
         # The weight of an embedding has one row per category.
         size = weight.shape[0] if name == "linear" else weight.shape[1]
@@ -277,9 +279,11 @@ def _describe_convolution(
         label = f"{label} in {groups} groups"
     label += f", {channels}"
     stride = arguments.get("stride", 1)
-    strides = set(stride) if isinstance(stride, list | tuple) else {stride}
-    if strides != {1}:
-        label += f", stride {'x'.join(map(str, sorted(strides)))}"
+    strides = list(stride) if isinstance(stride, list | tuple) else [stride]
+    if len(set(strides)) == 1:
+        strides = strides[:1]
+    if strides != [1]:
+        label += f", stride {'x'.join(map(str, strides))}"
     return label
 
 
@@ -360,9 +364,9 @@ def _group_at_level(nodes: _Nodes, level: int, call_labels: Sequence[str]) -> _N
         replacements[number] = first
         if first == number:
             grouped[number] = _Node(call_labels[call], "layer", [], node.scope[:level])
-        own = grouped[first]
+        module_node = grouped[first]
         others = [source for source in sources if source != first]
-        own.sources = list(dict.fromkeys([*own.sources, *others]))
+        module_node.sources = list(dict.fromkeys([*module_node.sources, *others]))
     return grouped
 
 

@@ -97,7 +97,7 @@ class DeviceMonitor:
             self._gpu = parsed
             torch.cuda.reset_peak_memory_stats(parsed)
 
-    def peak_memory(self) -> int | None:
+    def read_peak_memory(self) -> int | None:
         """Return the peak memory in bytes since this monitor was created; None without a GPU."""
         if self._gpu is None:
             return None

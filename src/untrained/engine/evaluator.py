@@ -185,10 +185,22 @@ def make_inline_evaluator(
     check_device(device)
     batches = SeedBatches.for_proxies(source, proxies, seeds)
     worker = Worker(
-        build, proxies, source.task.loss, batches.draw_largest_batches(), device, prepare_weights
+        build=build,
+        proxies=proxies,
+        loss=source.task.loss,
+        batches=batches.draw_largest_batches(),
+        device=device,
+        prepare_weights=prepare_weights,
     )
-    executor = InlineExecutor(worker, single_thread)
-    return ProxyEvaluator(batches, proxies, executor, device, store, init, code)
+    return ProxyEvaluator(
+        batches=batches,
+        proxies=proxies,
+        executor=InlineExecutor(worker, single_thread),
+        device=device,
+        store=store,
+        init=init,
+        code=code,
+    )
 
 
 def _group_by_network(requests: Iterable[ScoreRequest]) -> list[RequestGroup]:

@@ -47,7 +47,7 @@ def catch_failure(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
 
 
 def classify_error(error: BaseException) -> FailureKind:
-    """Return the kind of failure that an unexpected exception is recorded as."""
+    """Return the failure kind under which an unexpected exception is recorded."""
     if is_out_of_memory(error) or isinstance(error, torch.OutOfMemoryError):
         return "oom"
     if isinstance(error, NotImplementedError):

@@ -199,7 +199,7 @@ class BuiltNetwork:
         count = len(requests)
         records = [self.score(request) for request in requests]
         # Read after the last proxy, because the peak belongs to the network and not to one proxy.
-        peak_bytes = self.device.peak_memory()
+        peak_bytes = self.device.read_peak_memory()
         records_with_cost = []
         for record in records:
             record_with_cost = replace(
@@ -297,6 +297,7 @@ def index_proxies(proxies: Iterable[Proxy]) -> dict[str, Proxy]:
     """
     by_label: dict[str, Proxy] = {}
     for proxy in proxies:
-        if by_label.setdefault(proxy.label, proxy) != proxy:
+        earlier = by_label.setdefault(proxy.label, proxy)
+        if earlier != proxy:
             raise UsageError(f"two different proxies are called {proxy.label}; rename one of them")
     return {proxy.measure: proxy for proxy in by_label.values()}

@@ -1,6 +1,6 @@
 """What a worker needs before its first request, in a form that can be sent to another process.
 
-Spaces and proxies are sent by name, samples by value. So a worker needs no access to the data set.
+Spaces and proxies are sent by name, samples by value, so a worker needs no access to the data set.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -113,7 +113,7 @@ def _differentiate_all_samples(
     places = {name: place for place, name in enumerate(parameters)}
     rows = directions.new_zeros(*directions.shape[:2], len(places))
     for row, direction in zip(rows, directions, strict=True):
-
+        # `row` is a default argument, because the variable changes in the next round of the loop.
         def add_gradients(use: ParameterUse, grad: Tensor, row: Tensor = row) -> None:
             for name, g in _first_entry_gradients(use, grad, places).items():
                 row[:, places[name]] += g
@@ -130,7 +130,7 @@ def _differentiate_sample_by_sample(
     directions: Tensor,
     record_sample: Callable[[int], Graph] | None,
 ) -> Tensor:
-    """The same with one backward pass per direction and sample: slower, but for any function.
+    """Run one backward pass per direction and sample: slower, but it works for any function.
 
     Args:
         graph: The forward pass of the batch.

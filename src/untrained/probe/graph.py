@@ -84,7 +84,8 @@ class Graph:
         settings: Settings of the current backward pass.
         fused: Whether torch may compute a function by other kernels if no gradient, or a second
             one, is needed.
-        sign_recorder: Signs of the inputs of nonlinearities, if a pass without graph has the same.
+        sign_recorder: Signs of the inputs of nonlinearities; None if a pass without graph could
+            have other signs.
     """
 
     inputs: Tensor

@@ -58,12 +58,12 @@ class NormVariance:
 
 
 class ScoringMode(TorchFunctionMode):
-    """Batch norm on batch statistics, dropout off; all other functions as they are.
+    """Calls functions as scoring needs them: batch norm on batch statistics, no dropout.
 
     Args:
         variances: If given, the variances of all batch norms are appended to it in call order.
-        fast_pooling: Use our own pooling where it is faster. Its operations are others than those
-            of the network, so it is switched off where operations are counted.
+        fast_pooling: Use our own pooling where it is faster. It calls other functions than the
+            network does, so it is switched off where operations are counted.
     """
 
     def __init__(

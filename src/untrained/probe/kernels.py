@@ -169,7 +169,7 @@ def _compute_sample_by_sample(
     contents: KernelContents,
     fixed: bool,
 ) -> Kernel:
-    """Run one backward pass per sample: slower, but for any function."""
+    """Run one backward pass per sample: slower, but it works for any function."""
     kernel = Kernel(contents)
     tensors = list(parameters.values())
     for column in columns.mT:

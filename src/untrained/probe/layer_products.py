@@ -4,9 +4,9 @@
     g_i = sum_p d_ip x_ip^T
     g_i . g_j = sum_pq (d_ip . d_jq) (x_ip . x_jq)
 
-A wide layer with few positions has far more weights than inputs and outputs, so that the right side
-takes a fraction of the time and of the memory. For a convolution, x_ip is the patch that the kernel
-sees. All products are float64.
+A wide layer with few positions has far more weights than inputs and outputs. For such a layer the
+last sum takes a fraction of the time and of the memory of the gradients. For a convolution, x_ip is
+the patch that the kernel sees. All products are float64.
 """
 
 from typing import NamedTuple
@@ -92,7 +92,7 @@ def _find_linear_factors(use: ParameterUse, grad: Tensor, gram: bool) -> LayerFa
 
 
 def _find_convolution_factors(use: ParameterUse, grad: Tensor, gram: bool) -> LayerFactors | None:
-    # Without padding and so on if the network calls the function itself with few arguments.
+    # A module passes all seven arguments. A network that calls the function itself may pass fewer.
     if len(use.args) != 7:
         return None
     input, weight, bias, stride, padding, dilation, groups = use.args

@@ -33,7 +33,7 @@ class Window(NamedTuple):
 
     @property
     def mirrored(self) -> "Window":
-        """The window that an input pixel sees in the output: those windows that contain it."""
+        """The window over the output that contains all windows with a given input pixel."""
         rows = self.kernel[0] - 1 - self.padding[0]
         columns = self.kernel[1] - 1 - self.padding[1]
         return Window(self.kernel, (rows, columns))
@@ -60,9 +60,9 @@ class PaddedLayout(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Number of places of the first entry of a window.
+        """Number of positions in the row at which a window can begin.
 
-        Some of them belong to windows that do not fit into the image; `read` leaves these out.
+        Some of these windows cross the border of an image; `read` leaves them out.
         """
         last_offset = (self.kernel[0] - 1) * self.shape[3] + self.kernel[1] - 1
         return len(self.entries) - last_offset
@@ -81,7 +81,7 @@ class PaddedLayout(NamedTuple):
                 yield self.entries[offset : offset + self.length]
 
     def read(self, values: Tensor) -> Tensor:
-        """Return one number per place as images; a view."""
+        """Return a view of one number per position as images."""
         _, channels, height, width = self.shape
         strides = (channels * height * width, height * width, width, 1)
         return values.as_strided(self.output_shape, strides)
@@ -124,7 +124,7 @@ def maximum_pool(
 ) -> Tensor | None:
     """Compute `F.max_pool2d`, whose signature this is; None if torch's kernel must do it."""
     window = _make_window(input, kernel_size, stride, padding)
-    if window is None or return_indices or _make_pair(dilation) != (1, 1):
+    if window is None or return_indices or make_pair(dilation) != (1, 1):
         return None
     # The gradient needs the place of each maximum, which torch's kernel finds as fast.
     if _needs_gradient(input):
@@ -146,19 +146,22 @@ def _make_window(
         return None
     if input.numel() < MIN_ENTRIES or not input.is_contiguous():
         return None
-    kernel = _make_pair(kernel_size)
-    step = kernel if stride is None or stride == [] else _make_pair(stride)
-    margin = _make_pair(padding)
+    kernel = make_pair(kernel_size)
+    step = kernel  # the default of torch
+    if stride is not None and stride != []:
+        step = make_pair(stride)
+    margin = make_pair(padding)
     if step != (1, 1) or kernel == (1, 1):
         return None
-    # Windows that do not fit, and paddings that torch refuses.
+    # Torch's kernel reports windows that do not fit and paddings that are too large.
     for side, size, extra in zip(input.shape[2:], kernel, margin, strict=True):
         if side + 2 * extra < size or 2 * extra > size:
             return None
     return Window(kernel, margin)
 
 
-def _make_pair(size: Size) -> tuple[int, int]:
+def make_pair(size: Size) -> tuple[int, int]:
+    """Expand a setting of a two-dimensional function to two numbers."""
     if isinstance(size, int):
         return size, size
     return int(size[0]), int(size[-1])
@@ -178,7 +181,7 @@ def _sum_windows(x: Tensor, window: Window) -> Tensor:
 
 
 class _AveragePool(torch.autograd.Function):
-    """Sum of each window, divided by a number per place."""
+    """Sum of each window, divided by one count for all or by a count per position."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, window: Window, count: Tensor | int) -> Tensor:
@@ -195,7 +198,7 @@ class _AveragePool(torch.autograd.Function):
 
 
 class _AveragePoolBackward(torch.autograd.Function):
-    """Sum over the windows that contain a pixel of the gradient, divided by its number."""
+    """Sum over the windows that contain a pixel, of the gradient divided by the count."""
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, window: Window, count: Tensor | int) -> Tensor:

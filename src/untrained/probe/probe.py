@@ -170,7 +170,7 @@ class Probe(ForwardProbe):
             seed=self.seed,
             macs=self._macs,
         )
-        # With the offset of the part, the large graph of its forward pass is not kept.
+        # `_get_graph` does not keep the large graph of a probe with an offset.
         moved._offset = part._offset
         return moved
 
@@ -500,7 +500,7 @@ class Probe(ForwardProbe):
             Three tensors of shape (outputs,).
         """
         self._require_real_inputs("a circle in input space needs")
-        # Motions on the unit circle have a place of their own, because `set_motion` adds to it.
+        # Motions on the unit circle are kept apart, because `set_motion` stores only those.
         motions = self._motions
         if radius != 1.0:
             motions = self._scaled_motions.setdefault(radius, {})

@@ -17,8 +17,8 @@ from untrained.probe.circle import Network
 from untrained.probe.codes import NONLINEARITIES
 from untrained.probe.jets import Args, Kwargs, TorchFunction
 
-# A row whose deviations from its mean are below this share of its norm is constant but for
-# rounding.
+# A row whose deviations from its mean are below this share of its norm counts as constant: the
+# deviations are rounding errors.
 CONSTANT = 1e-6
 
 

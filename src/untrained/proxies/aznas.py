@@ -32,8 +32,8 @@ def az_expressivity(probe: Probe) -> float:
         sum_k s_k,   s_k = - sum_c p_c ln p_c
         p: the normalised eigenvalues of the channel covariance of f_k
 
-    The code's float32 eigenvalues may be negative, whose logarithm makes low-rank networks NaN,
-    then -infinity; ours are float64 and clamped at zero.
+    In the code, float32 eigenvalues may be negative. Their logarithm makes the score of a low-rank
+    network NaN, which becomes -infinity. Ours are float64 and clamped at zero.
     """
     return sum(map(entropy, probe.blocks.spectra))
 
@@ -41,7 +41,7 @@ def az_expressivity(probe: Probe) -> float:
 @register_proxy
 @proxy(paper=PAPER, aspects="expressivity", samples=64, cost=2, layers=TRUNK)
 def az_progressivity(probe: Probe) -> float:
-    """The smallest growth of that spread from one block to the next.
+    """The smallest growth of the spread of features (`az_expressivity`) from one block to the next.
 
         min_k (s_k - s_(k-1))
 

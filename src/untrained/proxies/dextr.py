@@ -10,9 +10,8 @@ v and a are velocity and acceleration of the output as the input moves along a c
 Where the paper and the authors' code differ, and what we do:
 * The paper defines the curvature at a point theta and does not say which; the code takes theta = 0.
   So do we.
-* The circle of the paper has the radius sqrt(N_1 q), for N_1 inputs with a mean square of q, that
-  of the code the radius 1. So does ours; `radius=text` is the paper's, with q = 1 as in normalised
-  images.
+* In the paper the radius of the circle is sqrt(N_1 q), for N_1 inputs with a mean square of q; in
+  the code it is 1. Ours is 1 too; `radius=text` is the paper's, with q = 1 as in normalised images.
 * The code reads every module, so containers repeat the value of their last child, and it takes ten
   output coordinates, drawn with replacement. Our default reads leaf modules once per call and all
   coordinates: it ranks better (docs/results/). `variant="published"` does what the code does.
@@ -73,7 +72,7 @@ def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
         ln(1 + sum_l r_l)
         r_l: sigma_min / sigma_max of the feature map of layer l, (channels, positions)
 
-    Of the first sample; not centred.
+    It reads the feature maps of the first sample and does not centre them.
     """
     return log_conditions(probe, variant)
 
@@ -85,7 +84,7 @@ def dextr_curvature(probe: Probe, variant: Variant = "default", radius: Radius =
 
         ln(1 + kappa),   kappa = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)                     (Eq. 5)
 
-    The paper does not say at which point of the circle; the code, and ours, take theta = 0.
+    The paper does not say at which point of the circle; the code takes theta = 0, and so do we.
     """
     return log_curvature(probe, variant, radius)
 

@@ -27,7 +27,7 @@ def meco(probe: Probe, variant: Variant = "default") -> float:
 
     A constant channel has correlation 0 with every channel, itself included, as in the code. The
     code hooks every module, so containers repeat their last child: `variant=published`; ours reads
-    leaf modules once per call. Its second version ignores the data and uses noise of 64x64.
+    leaf modules once per call. The second version of the code reads noise of 64x64, not the data.
     """
     features, counts = zip(*count_features(probe, variant), strict=True)
     lowest = map_by_shape([feature.matrix() for feature in features], _smallest_eigenvalues)

@@ -30,8 +30,8 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
 
     K counts the neurons on which two samples agree. The code hooks every module whose class has
     ReLU in its name, so a ReLUConvBN counts its ReLU twice (about m ln 2 on NAS-Bench-201); the
-    paper counts each once, and so do we. `variant=published` counts as the code does. Batches of
-    128 there, 64 here: `naswot(samples=128)`.
+    paper counts each once, and so do we. `variant=published` counts as the code does. The code
+    reads 128 samples, we read 64; `naswot(samples=128)` reads as many as the code.
     """
     agreements = []
     for code in probe.codes:

@@ -134,7 +134,7 @@ def l2_norm(probe: Probe) -> float:
 
         sum_l ||W_l||_2
 
-    Published on a network that registers all operations of a cell, used or not, this is one
-    constant for all of NAS-Bench-201. Ours sees the layers that are built.
+    The code's network registers all operations of a cell, used or not, so its score is the same for
+    all of NAS-Bench-201. Our networks contain only the operations of the architecture.
     """
     return float(sum(W.norm() for W in probe.weights.values()))

@@ -66,7 +66,7 @@ def sigeo(
     version 2. Then theta . grad is 0 for every weight before a batch norm, so that FR does not see
     most layers of a convolutional network. With l2 = l3 = 0 that variant is ZiCo.
 
-    The authors published two codes, here with frozen weights. FR of the notebook,
+    Two variants follow implementations of the authors, with frozen weights. FR of the notebook,
     `variant=notebook`, is sum_l |theta_l . sum_i g_li| + 1e-5. The recommender code,
     `variant=published`, uses all parameters, but only the first coordinate of a layer that varies
     (`nonzero(std)[0]`, sigma unbiased), and merges layers with equal `str`; its FR is |sum_l

@@ -51,8 +51,9 @@ def vkdnw(
 
     `variant=single` adds the number of layers with weights, as the paper does for its ranking. The
     code multiplies by a factor of the covariance from the wrong side and runs batch norm as the
-    identity; ours is F as written, with batch norm on the statistics of the batch. Batches of 64
-    there, 16 here. With more than 16 outputs, F is estimated from 16 random combinations of them.
+    identity; ours is F as written, with batch norm on the statistics of the batch. The code reads
+    64 samples, we read 16. With more than 16 outputs, F is estimated from 16 random combinations of
+    them.
     """
     entropy = _decile_entropy(probe.fisher[:weights, :weights])
     if variant == "single":

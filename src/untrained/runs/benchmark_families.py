@@ -1,9 +1,9 @@
 """How well `consensus` ranks the families of networks whose accuracies are known.
 
 The figures are the output of `python benchmarks/consensus_weights.py` on 2026-11-19;
-docs/results/consensus.md says what they are based on. Agreement is no measure of quality: of the
-eight families, the one with the highest agreement is ranked worst. What it tells is how much
-depends on the choice of the members.
+docs/results/consensus.md says what they are based on. Agreement does not measure quality: of the
+eight families, the one with the highest agreement is ranked worst. It only shows how much the
+ranking depends on the choice of the members.
 """
 
 from collections.abc import Sequence

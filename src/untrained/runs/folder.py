@@ -31,7 +31,7 @@ RUN_FILE = "run.json"
 # Bytes of a file name. Most file systems allow 255, and a number may be appended.
 _MAX_NAME_BYTES = 240
 DEFAULT_CONFIRMATIONS = 5  # networks per group on tables
-DEFAULT_CONTEST = 3  # networks per group in a contest, which also has known designs
+DEFAULT_CONTEST_SIZE = 3  # networks per group in a contest, which also has known designs
 PICTURE_SOURCES = ("folder", "images", "npz")
 _PACKAGES = ("torch", "numpy")
 # Facts that only earlier versions wrote.
@@ -62,8 +62,8 @@ class RunFolder:
         warm_up_seconds: The part of it that warmed up a supernet.
         strategy_seconds: The part of it that the strategy spent on its own steps.
         ended: Why the last session ended.
-        max_trained_flops: Largest number of multiply-adds of what was proposed, so that the winner
-            can be trained in the time; None if the time does not limit it.
+        max_trained_flops: Limit on the multiply-adds of the proposed architectures, so that there
+            is time to train the winner; None if the time sets no such limit.
         limits: For each limit, how many architectures it rejected and the value of the best one.
         workers: How each worker spent its time, over all sessions.
         versions: Versions of the packages that affect the numbers.
@@ -427,7 +427,7 @@ def get_default_confirmations(data: str) -> int:
     """
     kind = data.partition(":")[0]
     if kind in PICTURE_SOURCES:
-        return DEFAULT_CONTEST
+        return DEFAULT_CONTEST_SIZE
     if kind in SOURCES and SOURCES[kind].belongs_to_user:
         return DEFAULT_CONFIRMATIONS
     return 0

@@ -107,31 +107,7 @@ def _write_study(optuna: ModuleType, file: Path, run: RunFolder, ranked: RunRank
         options = known_options.get(name, ChoiceOptions())
         distributions[name] = _make_distribution(optuna, options, occurring)
     objectives = list_objectives(run, ranked)
-    attributes = collect_attributes(records)
-    failures = dict(ranked.ranking.failed)
-
-    trials = []
-    for arch in archs:
-        own_attributes = {"arch": str(arch), **attributes[arch]}
-        values = None
-        if arch in failures:
-            state = optuna.trial.TrialState.FAIL
-            own_attributes["failure"] = str(failures[arch])
-        elif arch in objectives[0].values:
-            state = optuna.trial.TrialState.COMPLETE
-            values = [objective.values[arch] for objective in objectives]
-        else:
-            state = optuna.trial.TrialState.PRUNED
-            own_attributes["not_scored_by"] = objectives[0].name
-        own_parameters = dict(parameters[arch])
-        trial = optuna.trial.create_trial(
-            state=state,
-            values=values,
-            params=own_parameters,
-            distributions={name: distributions[name] for name in own_parameters},
-            user_attrs=own_attributes,
-        )
-        trials.append(trial)
+    trials = _make_trials(optuna, ranked, parameters, distributions, objectives)
 
     def connect() -> sqlite3.Connection:
         # A path inside a URL would need quoting. The file is complete or deleted, so waiting for
@@ -164,6 +140,42 @@ def _write_study(optuna: ModuleType, file: Path, run: RunFolder, ranked: RunRank
             storage.remove_session()
             storage.engine.dispose()
     return len(trials)
+
+
+def _make_trials(
+    optuna: ModuleType,
+    ranked: RunRanking,
+    parameters: Mapping[Arch, Genes],
+    distributions: Mapping[str, object],
+    objectives: Sequence[Objective],
+) -> list[object]:
+    """Return one trial per architecture, in the order of `parameters`."""
+    attributes = collect_attributes(ranked.records)
+    failures = dict(ranked.ranking.failed)
+    trials = []
+    for arch, genes in parameters.items():
+        own_attributes = {"arch": str(arch), **attributes[arch]}
+        values = None
+        if arch in failures:
+            state = optuna.trial.TrialState.FAIL
+            own_attributes["failure"] = str(failures[arch])
+        elif arch in objectives[0].values:
+            state = optuna.trial.TrialState.COMPLETE
+            values = [objective.values[arch] for objective in objectives]
+        else:
+            state = optuna.trial.TrialState.PRUNED
+            own_attributes["not_scored_by"] = objectives[0].name
+        own_parameters = dict(genes)
+        trial = optuna.trial.create_trial(
+            state=state,
+            values=values,
+            params=own_parameters,
+            distributions={name: distributions[name] for name in own_parameters},
+            user_attrs=own_attributes,
+        )
+        trials.append(trial)
+
+    return trials
 
 
 def _get_direction(objective: Objective) -> str:
@@ -232,16 +244,25 @@ def _collect_options(space: Space, archs: Iterable[Arch]) -> dict[str, Options]:
 
 
 def join_options(first: Options, second: Options) -> Options:
-    """Return options that contain two sets of options: a choice may depend on earlier choices."""
+    """Return options that contain both sets of options of one choice.
+
+    A choice has several sets of options if they depend on earlier choices.
+    """
     if isinstance(first, IntRange) and isinstance(second, IntRange):
-        step = first.step if first.step == second.step and first.low == second.low else 1
+        int_step: float | None = 1
+        if first.step == second.step and first.low == second.low:
+            int_step = first.step
         low = min(first.low, second.low)
-        return IntRange(low, max(first.high, second.high), step, first.log and second.log)
+        high = max(first.high, second.high)
+        return IntRange(low, high, int_step, first.log and second.log)
     if isinstance(first, FloatRange) and isinstance(second, FloatRange):
-        step = first.step if first.step == second.step and first.low == second.low else None
-        low = min(first.low, second.low)
-        return FloatRange(low, max(first.high, second.high), step, first.log and second.log)
-    # A list beside a range: only the values that occur are known.
+        float_step = None
+        if first.step == second.step and first.low == second.low:
+            float_step = first.step
+        lowest = min(first.low, second.low)
+        highest = max(first.high, second.high)
+        return FloatRange(lowest, highest, float_step, first.log and second.log)
+    # No set of options describes both a list and a range, so only the listed values are kept.
     values: dict[Choice, None] = {}
     for options in (first, second):
         if isinstance(options, ChoiceOptions):
@@ -259,10 +280,10 @@ def _make_distribution(optuna: ModuleType, options: Options, values: Sequence[Ch
     """
     distributions = optuna.distributions
     if isinstance(options, ChoiceOptions) or any(options.find(value) is None for value in values):
-        listed = options.list_spread() if isinstance(options, ChoiceOptions) else []
-        return distributions.CategoricalDistribution(
-            _sort_values(dict.fromkeys([*listed, *values]))
-        )
+        all_values = list(values)
+        if isinstance(options, ChoiceOptions):
+            all_values += options.list_spread()
+        return distributions.CategoricalDistribution(_sort_values(dict.fromkeys(all_values)))
     if isinstance(options, IntRange):
         step = int(options.step or 1)
         return distributions.IntDistribution(int(options.low), options.last, options.log, step)

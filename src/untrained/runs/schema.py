@@ -158,7 +158,7 @@ MIGRATIONS = {0: _create_tables, 1: _migrate_from_1, 2: _migrate_from_2, 3: _mig
 
 
 def find_foreign_entry(db: sqlite3.Connection, version: int) -> str:
-    """Return how a database differs from a store: a table, view or trigger too many or too few.
+    """Return a table, view or trigger that a database has and a store has not, or the reverse.
 
     Returns:
         A description of the first difference; an empty string if there is none, or if the database

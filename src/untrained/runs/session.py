@@ -14,7 +14,7 @@ from pathlib import Path
 from untrained.files import hold_lock, is_locked
 from untrained.readers.json_file import parse_json
 
-FILE = "session.json"
+SESSION_FILE = "session.json"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class SessionFile:
         Yields:
             The file, or None if another process works on the same run.
         """
-        with hold_lock(folder / FILE) as descriptor:
+        with hold_lock(folder / SESSION_FILE) as descriptor:
             if descriptor is None:
                 yield None
             else:
@@ -77,7 +77,7 @@ class SessionFile:
 
 def read_session(folder: str | Path) -> Session | None:
     """Read the session that is in progress or was killed; None if the last one ended by itself."""
-    path = Path(folder, FILE)
+    path = Path(folder, SESSION_FILE)
     if path.is_symlink() or not path.is_file():
         return None
     is_running = is_locked(path)
@@ -93,7 +93,7 @@ def read_session(folder: str | Path) -> Session | None:
 
 def remove_killed_session(folder: Path) -> None:
     """Remove the session file of a process that was killed, after its run was resumed."""
-    path = folder / FILE
+    path = folder / SESSION_FILE
     if not is_locked(path):
         # The folder of a finished run may be read-only.
         with suppress(OSError):

@@ -21,7 +21,7 @@ from untrained.progress import Progress, ProgressCallback
 from untrained.readers.json_file import parse_json
 from untrained.version import __version__
 
-FILE = "steps.jsonl"
+STEP_LOG_FILE = "steps.jsonl"
 T = TypeVar("T")
 
 
@@ -70,7 +70,7 @@ class StepLog:
                 Logged steps with other dependencies are ignored.
             max_proposals: How many architectures the search will request; None if unknown.
         """
-        self._path = folder / FILE
+        self._path = folder / STEP_LOG_FILE
         self._max_proposals = max_proposals or 0
         self._fingerprint = sha256(f"{__version__} {dependencies}".encode()).hexdigest()[:16]
         self._steps = dict(_read_steps(self._path, self._fingerprint))

@@ -110,7 +110,7 @@ def read_confirmed_name(run: RunFolder) -> str | None:
 
 
 def read_winning_design(run: RunFolder) -> str:
-    """Return the hand-designed network that won on a table; empty if a found network won."""
+    """Return the hand-designed network that won on a table; empty if a searched network won."""
     path = run.folder / CONFIRMATION_FILE
     if not path.is_file():
         return ""
@@ -162,7 +162,7 @@ class Winner:
     """The network to train and export, and the settings of its search.
 
     Attributes:
-        arch: The best architecture that was found.
+        arch: The best architecture of the search.
         standing: Its place in the ranking.
         space: Name of its space.
         data: Name of the data.

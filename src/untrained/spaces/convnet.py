@@ -85,6 +85,13 @@ class BlockPlan:
             return self._count_residual(pixels_after)
         return self._count_convnext(pixels_after)
 
+    def _count_squeeze(self) -> Counts:
+        if not self.squeeze:
+            return Counts(0, 0)
+        squeezed = _compute_squeeze_width(self.cout)
+        weights = 2 * self.cout * squeezed
+        return Counts(weights + squeezed + self.cout, weights)
+
     def _count_residual(self, pixels: int) -> Counts:
         weights = (self.cin + self.cout) * self.cout * self.kernel**2
         params = weights + 4 * self.cout
@@ -92,11 +99,8 @@ class BlockPlan:
         if not self.keeps_shape:
             params += self.cin * self.cout + 2 * self.cout
             flops += self.cin * self.cout * pixels
-        if self.squeeze:
-            squeezed = _compute_squeeze_width(self.cout)
-            params += 2 * self.cout * squeezed + squeezed + self.cout
-            flops += 2 * self.cout * squeezed
-        return Counts(params, flops)
+        squeeze = self._count_squeeze()
+        return Counts(params + squeeze.params, flops + squeeze.flops)
 
     def _count_convnext(self, pixels: int) -> Counts:
         params = 0
@@ -110,11 +114,8 @@ class BlockPlan:
         pointwise = 2 * self.cout * hidden
         params += depthwise + self.cout + 2 * self.cout + pointwise + hidden + self.cout
         flops += (depthwise + pointwise) * pixels
-        if self.squeeze:
-            squeezed = _compute_squeeze_width(self.cout)
-            params += 2 * self.cout * squeezed + squeezed + self.cout
-            flops += 2 * self.cout * squeezed
-        return Counts(params, flops)
+        squeeze = self._count_squeeze()
+        return Counts(params + squeeze.params, flops + squeeze.flops)
 
 
 def plan_blocks(arch: Arch) -> list[list[BlockPlan]]:

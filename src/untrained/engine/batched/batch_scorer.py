@@ -3,9 +3,10 @@
 Networks are built one by one, measured in one pass, and then scored one by one. The proxies read
 the measurements of the pass instead of taking them again.
 
-The first network is scored alone, to find out what its proxies read. A pass measures the same for
-the networks after it. A pass that runs out of memory is repeated in halves, and a network whose
-measurement fails for another reason is measured alone, so one network cannot affect the others.
+The first network is scored alone, to find out what its proxies read. The passes that follow measure
+the same for the other networks. A pass that runs out of memory is repeated in halves, and a network
+whose measurement fails for another reason is measured alone, so one network cannot affect the
+others.
 """
 
 import gc
@@ -133,12 +134,12 @@ class BatchScorer:
         fits = self._measure_probes(plan, [probe for probe in probes if probe is not None])
         device.synchronize()
         shared_seconds = (perf_counter() - start) / len(portion)
-        is_measured = [probe is not None and plan.is_complete(probe) for probe in probes]
-        measured_count = sum(is_measured)
+        measured_flags = [probe is not None and plan.is_complete(probe) for probe in probes]
+        measured_count = sum(measured_flags)
         # From here on only `networks` refers to the probes, so that they can be freed one by one.
         probes.clear()
         results: list[list[Record]] = []
-        for requests, measured in zip(portion, is_measured, strict=True):
+        for requests, was_measured in zip(portion, measured_flags, strict=True):
             # A network is removed from the list, so that its memory is freed when the variable gets
             # the next one.
             network = networks.pop(0)
@@ -148,7 +149,7 @@ class BatchScorer:
             records = network.score_all(requests, shared_seconds)
             fits = not _ran_out_of_memory(records)
             together = 1
-            if measured:
+            if was_measured:
                 together = measured_count
             results.append([replace(record, together=together) for record in records])
         if not fits:

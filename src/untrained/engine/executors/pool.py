@@ -38,7 +38,7 @@ MAX_CRASHES = 2
 # The run ends if this many workers in a row die before they are ready.
 MAX_FAILED_STARTS = 3
 # Longest time in seconds between two checks of the time limit.
-CLOCK_INTERVAL = 1.0
+MAX_CHECK_INTERVAL = 1.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class PoolExecutor:
                 # All events are handled before records are yielded, because the caller may take
                 # long, or stop.
                 results: list[IndexedRecords] = []
-                timeout = min(CLOCK_INTERVAL, self._compute_seconds_left())
+                timeout = min(MAX_CHECK_INTERVAL, self._compute_seconds_left())
                 for event in self.backend.wait_for_events(timeout):
                     # Events of a worker that was stopped may still arrive.
                     if event.worker in self._states:
@@ -206,7 +206,7 @@ class PoolExecutor:
         return portions
 
     def _compute_queue_limit(self) -> int:
-        """Return how many groups a worker may have: those in work, and some in reserve."""
+        """Return how many groups a worker may have: those that it measures, and some in reserve."""
         if self.networks_per_batch > 1:
             return 2 * self._pass_size
         networks = sum(cost.networks for cost in self._costs)
@@ -219,7 +219,7 @@ class PoolExecutor:
     # --------------------------------------------------------------------------- handling events
 
     def _handle_event(self, event: WorkerEvent) -> list[IndexedRecords]:
-        """Update the state of a worker, and return the records that the event brings."""
+        """Update the state of a worker, and return the records that the event carries."""
         state = self._states[event.worker]
         match event:
             case WorkerReady():

@@ -33,9 +33,9 @@ _ENVIRONMENT = {
     "PYTHONFAULTHANDLER": "1",  # a worker that crashes prints its stack
 }
 
-# Number of bytes of a dead worker's output that are kept. They are the last ones, because the stack
-# of a crash comes after the output of user code. It can be long.
-_MAX_OUTPUT = 16_000
+# How much of a dead worker's output is kept. The end is kept, because the stack of a crash comes
+# after the output of user code. The stack can be long.
+_MAX_OUTPUT_BYTES = 16_000
 
 
 class ProcessBackend:
@@ -142,7 +142,7 @@ def _make_event(worker: int, kind: str, content: Any) -> WorkerEvent:
 
 def _read_last_lines(output: IO[bytes]) -> str:
     """Return the last whole lines of the output of a worker."""
-    start = output.seek(0, os.SEEK_END) - _MAX_OUTPUT
+    start = output.seek(0, os.SEEK_END) - _MAX_OUTPUT_BYTES
     output.seek(max(0, start))
     if start > 0:
         # Skip the first line, which is incomplete.

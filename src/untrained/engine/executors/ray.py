@@ -178,7 +178,8 @@ class RayBackend:
 
 def _connect(address: str, workers: int) -> None:
     """Start a local cluster or connect to one."""
-    # Ray knows this address too. Without it, a cluster that runs on this machine would be used.
+    # Ray itself accepts the address "local", which starts a new cluster. Without an address, it
+    # would use a cluster that runs on this machine already.
     options: dict[str, object] = {"address": address}
     if address == RAY_LOCAL:
         options["num_cpus"] = workers

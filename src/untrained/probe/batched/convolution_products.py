@@ -10,15 +10,13 @@ the memory of the input, so there is a limit. Depthwise convolutions are not rep
 kernels are written for many groups.
 """
 
-from collections.abc import Sequence
-
 from torch import Tensor
 from torch.nn import functional as F
 
 from untrained.probe.jets import Jet
+from untrained.probe.pooling import Size, make_pair
 
 MAX_PATCH_ENTRIES = 2**28  # one gigabyte in float32
-Size = int | Sequence[int]
 Pair = tuple[int, int]
 
 
@@ -85,10 +83,3 @@ def extract_patches(x: Tensor, kernel: Pair, stride: Pair, padding: Pair, dilati
     # (..., C, H', W', rows, columns)
     windows = x.unfold(-2, rows, stride[0]).unfold(-2, columns, stride[1])
     return windows[..., :: dilation[0], :: dilation[1]].movedim((-2, -1), (-4, -3))
-
-
-def make_pair(size: Size) -> Pair:
-    """Expand a setting of a convolution to two numbers."""
-    if isinstance(size, int):
-        return size, size
-    return size[0], size[-1]

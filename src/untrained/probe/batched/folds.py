@@ -20,7 +20,6 @@ from torch.nn import functional as F
 
 from untrained.probe.batched import convolution_products
 from untrained.probe.batched import shape_folds as shape_folds  # registers folds of its own
-from untrained.probe.batched.convolution_products import Size
 from untrained.probe.batched.layouts import (
     FOLDS,
     align_stacks,
@@ -35,6 +34,7 @@ from untrained.probe.batched.layouts import (
 from untrained.probe.batched.signatures import Signature
 from untrained.probe.guard import parse_batch_norm
 from untrained.probe.jets import Jet, TorchFunction, find_functions
+from untrained.probe.pooling import Size
 
 
 def call_folded(signature: Signature, stacks: list[Tensor], device: torch.device) -> object:

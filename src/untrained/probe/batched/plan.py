@@ -15,6 +15,7 @@ read from one probe, and `plan.measure` takes the same measurements for other pr
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Literal, NamedTuple
 
 import torch
@@ -187,7 +188,7 @@ class _NetworkGroup:
         for probe, features in requested:
             conditions = {id(feature): next(ratios) for feature in features}
             # A network that is not finite raises its failure when it is measured alone.
-            if not any(ratio != ratio for ratio in conditions.values()):
+            if not any(isnan(ratio) for ratio in conditions.values()):
                 probe.set_conditions(conditions)
 
     def _measure_motions(self, shape: tuple[int, ...]) -> None:

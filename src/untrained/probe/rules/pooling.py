@@ -2,7 +2,6 @@
 linear.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache, reduce
 from typing import NamedTuple
 
@@ -12,9 +11,8 @@ from torch.nn import functional as F
 
 from untrained.errors import Unscorable
 from untrained.probe.jets import RULES, Jet, Rule, TorchFunction, find_functions, taylor_rule
+from untrained.probe.pooling import Size, make_pair
 from untrained.probe.rules.structure import make_image_rule
-
-Size = int | Sequence[int]
 
 
 def _make_max_pool_rule(func: TorchFunction, dimensions: int) -> Rule:
@@ -62,7 +60,7 @@ def _avg_pool2d(
     # On the CPU, adding shifted copies gives the same bits as torch's kernel, which takes five to
     # ten times as long.
     window = MeanWindow(
-        _make_pair(kernel_size), _make_pair(stride or kernel_size), _make_pair(padding)
+        make_pair(kernel_size), make_pair(stride or kernel_size), make_pair(padding)
     )
     count: Tensor | int = window.area
     if not count_include_pad:
@@ -114,9 +112,3 @@ class MeanWindow(NamedTuple):
     def count_inside(self, size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Count the entries of each window that are inside an image of that size."""
         return self.sum(torch.ones(size, dtype=dtype))
-
-
-def _make_pair(size: Size) -> tuple[int, int]:
-    if isinstance(size, int):
-        return size, size
-    return int(size[0]), int(size[-1])

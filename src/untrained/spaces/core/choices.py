@@ -27,7 +27,7 @@ ResultT = TypeVar("ResultT")
 
 
 class ChooseOption(Protocol):
-    """`choose` without ranges of numbers."""
+    """The call `choose(name, options)`; `Choose` adds ranges of numbers."""
 
     def __call__(
         self,

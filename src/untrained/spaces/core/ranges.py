@@ -16,8 +16,8 @@ from untrained.types import Choice
 _MUTATION_STEP = 0.2
 # A value from a range without steps has this many digits, so that architectures stay readable.
 _DIGITS = 4
-# How many networks `list_spread` scales to.
-_SPREAD = 64
+# Largest number of values that `list_spread` returns.
+_MAX_SPREAD = 64
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class Range(ABC):
     def list_spread(self) -> list[Choice]:
         """Return all numbers, or some that are spread over the range if there are many."""
         values = self.list_values()
-        if values is not None and len(values) <= _SPREAD:
+        if values is not None and len(values) <= _MAX_SPREAD:
             return list(values)
-        positions = np.linspace(0, 1, _SPREAD).tolist()
+        positions = np.linspace(0, 1, _MAX_SPREAD).tolist()
         spread = [self.read_position(position) for position in positions]
         return list(dict.fromkeys(spread))
 

@@ -221,7 +221,7 @@ class Space:
 
     def _require_repeatable(self, arch: Arch) -> None:
         """Check the function of a user with its first samples, see `repeatability.py`."""
-        if not self._take_check(_checked_samples):
+        if not self._begin_check(_checked_samples):
             return
         difference = find_difference(self._run_without_building, arch.genes)
         if difference:
@@ -241,7 +241,7 @@ class Space:
         self, arch: Arch, network: nn.Module, builder: NetworkBuilder
     ) -> None:
         """Check that the builder of a user's function returns the same network again."""
-        if not self._take_check(_checked_builders):
+        if not self._begin_check(_checked_builders):
             return
         # The check must not change the random numbers that come after it.
         with torch.random.fork_rng(devices=[]), _create_tensors_on("meta"):
@@ -250,8 +250,8 @@ class Space:
         if difference:
             raise self._make_repeatability_error(arch, difference)
 
-    def _take_check(self, checks: "WeakKeyDictionary[NetworkFunction, Counter[str]]") -> bool:
-        """Return whether the function of a user is still to be checked, and count the check."""
+    def _begin_check(self, checks: "WeakKeyDictionary[NetworkFunction, Counter[str]]") -> bool:
+        """Return whether the function of a user needs one more check, and count this check."""
         if self.is_builtin:
             return False
         counter = checks.setdefault(self.network, Counter())
@@ -341,7 +341,6 @@ class Space:
 
         return self._retry_until_valid(attempt, f"child of {first} and {second}")
 
-    # Optuna is optional, so its classes cannot be named.
     def suggest(self, trial: Trial) -> Arch:
         """Let a trial of Optuna make the choices, to search this space in a study of your own.
 
@@ -367,7 +366,7 @@ class Space:
             >>> set(study.best_params) >= {"depth", "width1", "activation"}
             True
         """
-        # Without `list_decisions`, which would report errors of Optuna as errors of the space.
+        # `list_decisions` would report errors of Optuna as errors of the space.
         chooser = make_trial_chooser(trial)
         decisions, _ = self._run_network_function(chooser, self.task, device="meta")
         return self._make_arch_from_decisions(decisions)

@@ -92,8 +92,8 @@ class Supernet1Shot1(Skeleton101):
     def decode_scores(self, scores: OptionScores) -> Iterator[EquivalentGenes]:
         """Iterate over architectures, starting with the best parents and operations.
 
-        Each has two spellings: with all nodes, for a space that has loose ends, and without the
-        nodes that feed nothing.
+        Each comes in two forms: with all nodes, for a space that allows loose ends, and without
+        the nodes that feed nothing.
         """
         for genes in rank_combinations(score_single_choices(self.options, scores)):
             yield genes, self._remove_unused_nodes(dict(genes))
