@@ -58,12 +58,8 @@ def main() -> None:
     )
     parser.add_argument("--data-root")
     root = parser.parse_args().data_root
-    print(
-        "| table | n | best single | "
-        + " | ".join(COMBINATIONS)
-        + " | diverse columns |\n|"
-        + "---|" * (4 + len(COMBINATIONS))
-    )
+    heads = ["table", "n", "best single", *COMBINATIONS, "diverse columns"]
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name, truths in TRUTHS.items():
         table = open_table(name, root)
         for metric_name in truths:
@@ -76,24 +72,35 @@ def format_row(table: BenchmarkTable, metric_name: str) -> str:
     single = {proxy: correlate(scores, truth) for proxy, scores in columns.items()}
     best = max(single, key=lambda proxy: single[proxy])
     cells = [
-        compare_with_best(combine(columns), columns[best], truth)
-        for combine in COMBINATIONS.values()
+        f"{table.name}, {metric.dataset}",
+        f"{len(truth):,}",
+        f"{best} {single[best]:.3f}",
     ]
-    head = f"{table.name}, {metric.dataset}", f"{len(truth):,}", f"{best} {single[best]:.3f}"
-    return "| " + " | ".join((*head, *cells, ", ".join(choose_diverse_columns(columns)))) + " |"
+    for combine in COMBINATIONS.values():
+        cells.append(compare_with_best(combine(columns), columns[best], truth))
+    cells.append(", ".join(choose_diverse_columns(columns)))
+    return f"| {' | '.join(cells)} |"
 
 
 def read_columns(table: BenchmarkTable, dataset: str, truth: Floats) -> tuple[Columns, Floats]:
     """Return the scores and the truth of the architectures that have scores.
 
-    Of each proxy the run with the most scores counts. A missing score is a failure and shares the last rank.
+    If the table has several runs of a proxy, that with the most scores counts. A missing score is a failure and
+    shares the last rank. Proxies that fail for a tenth of the architectures or more are left out.
     """
-    runs: Columns = {}
-    for score in sorted((s for s in table.scores if s.dataset == dataset), key=table.count_values):
-        runs[score.proxy] = table.read_column(score) * (1 if score.higher_is_better else -1)
-    has_scores = ~np.isnan(runs["params"]) & ~np.isnan(truth)
-    runs = {proxy: scores[has_scores] for proxy, scores in runs.items()}
-    return {proxy: s for proxy, s in runs.items() if np.isnan(s).mean() < 0.1}, truth[has_scores]
+    runs = [score for score in table.scores if score.dataset == dataset]
+    columns: Columns = {}
+    # The run with the most scores is the last one, so it replaces the others.
+    for run in sorted(runs, key=table.count_values):
+        sign = 1 if run.higher_is_better else -1
+        columns[run.proxy] = sign * table.read_column(run)
+    has_scores = ~np.isnan(columns["params"]) & ~np.isnan(truth)
+    usable_columns = {}
+    for proxy, column in columns.items():
+        scores = column[has_scores]
+        if np.isnan(scores).mean() < 0.1:
+            usable_columns[proxy] = scores
+    return usable_columns, truth[has_scores]
 
 
 def correlate(scores: Floats, truth: Floats) -> float:

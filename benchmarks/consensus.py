@@ -6,9 +6,9 @@
 
 Every argument is a family: a name and the run folders of `untrained bench` that belong to it. The
 numbers of a family are means over its folders, and every family counts once in the means. The last
-columns are the mean over families, the smallest difference to FLOPs on any family, and the
-size-controlled correlation. Differences of `consensus` to FLOPs and to `dextr` follow with 95 %
-intervals from a bootstrap over architectures, the same resamples for both.
+columns are the mean over families, the smallest difference from FLOPs on any family, and the
+size-controlled correlation. The differences between `consensus` and FLOPs, parameters and `dextr`
+follow, with 95 % intervals from a bootstrap over architectures, the same resamples for both sides.
 """
 
 import argparse
@@ -80,9 +80,10 @@ def print_table(families: dict[str, list[BenchmarkResult]]) -> None:
         mean = fmean(value for value in spearmans if value is not None)
         cells.append(f"{mean:.3f}")
         cells.append(f"{min(differences):+.2f}")
-        known = [value for value in controlled if value is not None]
-        if len(known) == len(families):
-            cells.append(f"{fmean(known):.2f} ({min(known):.2f})")
+        # Sizes have no correlation at equal size.
+        defined = [value for value in controlled if value is not None]
+        if len(defined) == len(families):
+            cells.append(f"{fmean(defined):.2f} ({min(defined):.2f})")
         else:
             cells.append("")
         rows.append((mean, f"| `{proxy}` | {' | '.join(cells)} |"))

@@ -1,31 +1,32 @@
 """Compare ways to combine proxies without accuracies, on scores that were measured before.
 
-    untrained data import nasbench201 PATH   # also nasbench101, nasbench301, darts1000, transnas
-    python benchmarks/consensus_weights.py   # and accel_nasbench
+    untrained data import nasbench201 PATH
+    python benchmarks/consensus_weights.py
     python benchmarks/consensus_weights.py --families convnet,vit   # needs no imported table
 
-The scores are those of docs/results/data/scores, one parquet file per family, made by
+Without `--families` it needs the tables nasbench201, nasbench101, nasbench301, darts1000, transnas and
+accel_nasbench. The scores are those of docs/results/data/scores, one parquet file per family, made by
 `untrained bench` and `untrained store export` (docs/results/consensus.md has the commands). Every
 scheme turns scores into percentiles among all networks of a family, transforms them, and adds them
 with weights that come from the same scores. Accuracies only judge the result. A network that is
 disconnected ranks last.
 
-Printed are, in this order:
+The script prints, in this order:
 
 - the default and every single proxy, with intervals: rank correlation with accuracy per family (mean
   over its data sets), and the mean over families;
 - the same at equal size, which is the partial correlation of ranks with the ranks of FLOPs and
   parameters held fixed;
-- the bars that the default is held to;
+- how far the default is above single proxies, for the goals that it should meet;
 - other weights and transforms, sizes of the reference sample, and other members;
 - leave one family out: the scheme with the best mean over the other families is judged on the family
   that was left out;
 - `consensus` as the package has it, on reference samples of 64: how far its members agree, how much
   size explains, how well it ranks, and how often the order of two networks is right if drawing the
-  members again hardly changes it ("told apart") and if it does. The lines after it are those of
-  `src/untrained/runs/benchmark_families.py`.
+  members again hardly changes it ("told apart") and if it does. The Python code after the table belongs
+  in `src/untrained/runs/benchmark_families.py`.
 
-With `--families`, only the first two are printed.
+With `--families`, it prints only the first two.
 
 All intervals are 95 % intervals from a bootstrap over networks, the same resamples for all columns.
 """
@@ -132,7 +133,7 @@ Weights = Callable[[Agreement], dict[str, float]]
 
 
 def remove_size(ranks: Floats, sizes: pd.DataFrame) -> Floats:
-    """Return what a linear fit of columns of ranks by the ranks of the sizes leaves."""
+    """Return the residuals of a linear fit of columns of ranks by the ranks of the sizes."""
     design = np.column_stack([np.ones(len(sizes)), sizes.rank().to_numpy()])
     coefficients = np.linalg.lstsq(design, ranks, rcond=None)[0]
     return np.asarray(ranks - design @ coefficients, dtype=np.float64)
@@ -237,12 +238,13 @@ BASIC_SCHEMES: dict[str, Weights] = {
     "equal size: near, meco, synflow": weigh_at_equal_size(NEAR, "meco_opt", "logsynflow"),
     "equal size: all": weigh_at_equal_size(),
 }
-SHARED = ("equal", DEFAULT_WEIGHTS, "rank-one fit")
+# Schemes that are also tried with `share_among_duplicates`.
+SCHEMES_TO_SHARE = ("equal", DEFAULT_WEIGHTS, "rank-one fit")
 
 
 def list_schemes() -> dict[str, Weights]:
     schemes = dict(BASIC_SCHEMES)
-    for label in SHARED:
+    for label in SCHEMES_TO_SHARE:
         schemes[f"{label}, duplicates once"] = share_among_duplicates(BASIC_SCHEMES[label])
     for label, weigh in BASIC_SCHEMES.items():
         schemes[f"{label}, codes once"] = halve_activation_codes(weigh)
@@ -303,7 +305,7 @@ class Family:
         table = open_table(benchmark, data_root)
         accuracies = {metric: table.read_column(table.find_metric(metric)) for metric in metrics}
         truths = pd.DataFrame(accuracies, index=list(table.list_archs()))
-        # Every network has a size, so none is missing.
+        # The size members score every network, so no network is missing in the matrix.
         self.scores = matrix.reindex(columns=[*MEMBERS, *OTHERS])
         self.percentiles = compute_percentiles(self.scores, self.scores)
         self.agreement = Agreement.measure(self.scores)
@@ -370,9 +372,12 @@ class Family:
 
 
 def correlate_columns(columns: Floats, truths: Floats) -> Floats:
-    """Return the correlation of each column with the truths, mean over these; all are centred."""
+    """Return the correlation of each column with the truths, as a mean over the truths.
+
+    Columns and truths are centred.
+    """
     lengths = np.linalg.norm(columns, axis=0)
-    # What is left of a size at equal size is rounding.
+    # At equal size, nothing but rounding errors remains of a size itself.
     lengths[lengths < 1e-6] = np.inf
     products = (columns / lengths).T @ (truths / np.linalg.norm(truths, axis=0))
     return np.asarray(products.mean(axis=1), dtype=np.float64)
@@ -393,6 +398,11 @@ def resample_families(values: Sequence[float]) -> str:
     return format_interval(np.asarray(values)[draws].mean(axis=1), "+")
 
 
+# Positions of the two kinds of correlations in the fields of a `Comparison`.
+PLAIN = 0
+AT_EQUAL_SIZE = 1
+
+
 @dataclass(frozen=True)
 class Comparison:
     """The default and single proxies on all families.
@@ -407,17 +417,18 @@ class Comparison:
 
     @classmethod
     def measure(cls, families: Mapping[str, Family]) -> "Comparison":
-        plain = {}
-        controlled = {}
+        plain: dict[str, dict[str, float]] = {}
+        controlled: dict[str, dict[str, float]] = {}
         plain_draws = {}
         controlled_draws = {}
         for name, family in families.items():
             columns = {DEFAULT: family.combine()}
             for proxy in (*MEMBERS, *OTHERS):
                 columns[proxy] = family.get_column(proxy)
-            judged = {label: family.judge(column) for label, column in columns.items()}
-            plain[name] = {label: figures[0] for label, figures in judged.items()}
-            controlled[name] = {label: figures[1] for label, figures in judged.items()}
+            plain[name] = {}
+            controlled[name] = {}
+            for label, column in columns.items():
+                plain[name][label], controlled[name][label] = family.judge(column)
             plain_draws[name], controlled_draws[name] = family.bootstrap(columns)
         frames = (pd.DataFrame(plain).T, pd.DataFrame(controlled).T)
         return cls(frames, (plain_draws, controlled_draws))
@@ -433,13 +444,13 @@ def print_comparison(comparison: Comparison, kind: int) -> None:
 
     Args:
         comparison: What was measured.
-        kind: 0 for the rank correlation, 1 for the one at equal size.
+        kind: `PLAIN` or `AT_EQUAL_SIZE`.
     """
     values = comparison.values[kind]
     draws = comparison.resampled[kind]
     mean_draws = comparison.average_draws(kind)
     means = values.mean()
-    if kind == 1:
+    if kind == AT_EQUAL_SIZE:
         means = means.drop(list(SIZE_MEMBERS))
     print(f"\n|  | {' | '.join(values.index)} | mean |\n|---|{'---|' * (len(values) + 1)}")
     for proxy in means.sort_values(ascending=False).index:
@@ -451,10 +462,10 @@ def print_comparison(comparison: Comparison, kind: int) -> None:
         print(f"| `{proxy}` | {' | '.join(cells)} |")
 
 
-def print_bars(comparison: Comparison) -> None:
-    """Print what the default is held to."""
+def print_goals(comparison: Comparison) -> None:
+    """Print how far the default is above single proxies; docs/results/consensus.md has the goals."""
     values, controlled = comparison.values
-    mean_draws = comparison.average_draws(0)
+    mean_draws = comparison.average_draws(PLAIN)
     means = values.mean()
     singles = means.drop([DEFAULT])
     best_single = str(singles.idxmax())
@@ -463,7 +474,7 @@ def print_bars(comparison: Comparison) -> None:
     for other in dict.fromkeys(["flops", "params", best_single, NEAR, "dextr"]):
         cells = []
         for name in values.index:
-            draws = comparison.resampled[0][name]
+            draws = comparison.resampled[PLAIN][name]
             difference = values.loc[name, DEFAULT] - values.loc[name, other]
             interval = format_interval(draws[DEFAULT] - draws[other], "+")
             cells.append(f"{difference:+.2f} {interval}")
@@ -485,9 +496,9 @@ def print_bars(comparison: Comparison) -> None:
     worst = str(controlled[DEFAULT].idxmin())
     print(
         f"At equal size: {controlled[DEFAULT].mean():.3f} "
-        f"{format_interval(comparison.average_draws(1)[DEFAULT])}, lowest "
+        f"{format_interval(comparison.average_draws(AT_EQUAL_SIZE)[DEFAULT])}, lowest "
         f"{controlled.loc[worst, DEFAULT]:.2f} "
-        f"{format_interval(comparison.resampled[1][worst][DEFAULT])} on {worst}."
+        f"{format_interval(comparison.resampled[AT_EQUAL_SIZE][worst][DEFAULT])} on {worst}."
     )
 
 
@@ -497,7 +508,7 @@ Judgements = Mapping[str, tuple[float, float]]
 
 
 def list_member_sets() -> dict[str, tuple[str, ...]]:
-    """The members, all but one, all but two, and one more."""
+    """Return the members, all of them but one, all but two, and with one more."""
     member_sets: dict[str, tuple[str, ...]] = {"members": MEMBERS}
     # FLOPs stay, because they are an anchor of most schemes.
     left_out_sets: list[tuple[str, ...]] = [(member,) for member in MEMBERS[1:]]
@@ -759,13 +770,13 @@ def main() -> None:
     for name, family in families.items():
         print(f"- {name}: {len(family.scores)} networks, {', '.join(family.truths)}")
     comparison = Comparison.measure(families)
-    print_comparison(comparison, 0)
-    print_comparison(comparison, 1)
+    print_comparison(comparison, PLAIN)
+    print_comparison(comparison, AT_EQUAL_SIZE)
     if options.families:
         # What follows compares the families with each other.
         return
     flops = {name: family.judge(family.get_column("flops"))[0] for name, family in families.items()}
-    print_bars(comparison)
+    print_goals(comparison)
     print_weights(families, flops)
     print_reference_sizes(families, flops, options.repeats)
     print_members(families, flops)

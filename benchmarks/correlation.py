@@ -4,8 +4,7 @@
     python benchmarks/correlation.py TABLE --data noise,photos,digits,cifar10 --samples 300 --seeds 0,1,2,3
 
 TABLE is a CSV with columns arch_str and c10_test_200 (CIFAR-10 test accuracy after 200 epochs). The architectures are
-drawn with seed 0, the same for every data set. Prints a Markdown table; a failed architecture is counted, not dropped
-silently.
+drawn with seed 0, the same for every data set. Prints a Markdown table, which counts the architectures that failed.
 """
 
 import argparse
@@ -51,14 +50,8 @@ def main() -> None:
             records = [record for arch_records in evaluate(archs) for record in arch_records]
             seconds = (perf_counter() - start) / len(archs)
             for proxy in proxies:
-                print_row(
-                    data,
-                    seed,
-                    proxy.label,
-                    [r for r in records if r.proxy == proxy.label],
-                    accuracy,
-                    seconds,
-                )
+                proxy_records = [record for record in records if record.proxy == proxy.label]
+                print_row(data, seed, proxy.label, proxy_records, accuracy, seconds)
 
 
 def print_row(

@@ -1,10 +1,11 @@
-"""Speed of Dextr: our implementation compared with the textbook one, as ratios from one run on this machine.
+"""Compare the speed of our implementation of Dextr with that of the textbook, as ratios from one run on this machine.
 
     python benchmarks/dextr.py [--repeats 3] [--archs 20]
 
 The textbook implementation is that of the authors: curvature by double backward of ten output coordinates, condition
-numbers by one SVD per module, containers included. Both use the same networks, one 32x32 image and a 64x64 circle, and
-exclude building. The ratios are medians over architectures; for each, the best of `repeats` times counts.
+numbers by one SVD per module, containers included. Both use the same networks, one 32x32 image and a 64x64 circle.
+Building the networks is not timed. The ratios are medians over architectures; for each, the best of `repeats` times
+counts.
 """
 
 import argparse
@@ -39,28 +40,30 @@ def main() -> None:
     image = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     rows = []
     for cell in CELLS[: options.archs]:
-        arch = space.parse(format_official(cell))
+        arch = space.parse(format_official_string(cell))
         torch.manual_seed(0)
         rows.append(measure_seconds(space.build(arch), image, options.repeats))
     threads = torch.get_num_threads()
     print(
         f"{len(rows)} NAS-Bench-201 networks, {os.cpu_count()} cores ({platform.machine()}), {threads} threads"
     )
-    for name, ours, theirs in (
+    for name, numerator, denominator in (
         ("curvature / forward of the same batch of three", "jet", "three"),
         ("textbook curvature / ours", "textbook curvature", "jet"),
         ("textbook condition numbers / ours", "textbook conditions", "conditions"),
         ("textbook Dextr / ours", "textbook", "whole"),
     ):
-        ratios = sorted(row[ours] / row[theirs] for row in rows if theirs in row)
+        ratios = sorted(row[numerator] / row[denominator] for row in rows)
         print(f"{name:<50} {median(ratios):6.1f}   ({ratios[0]:.1f} to {ratios[-1]:.1f})")
-    print(
-        "milliseconds:",
-        ", ".join(f"{key} {median(row[key] for row in rows) * 1e3:.0f}" for key in rows[0]),
-    )
+    medians = []
+    for key in rows[0]:
+        milliseconds = 1e3 * median(row[key] for row in rows)
+        medians.append(f"{key} {milliseconds:.0f}")
+    print("milliseconds:", ", ".join(medians))
 
 
 def measure_seconds(model: nn.Module, image: Tensor, repeats: int) -> dict[str, float]:
+    """Return the seconds of every part of Dextr, ours and that of the textbook, for one network."""
     batch = Batch(image, torch.zeros(1, dtype=torch.long))
     u1, u2 = Probe(model, batch).plane((3, SIDE, SIDE))
     three = torch.cat([u1, u2, -u1])
@@ -72,12 +75,16 @@ def measure_seconds(model: nn.Module, image: Tensor, repeats: int) -> dict[str, 
             model(three)
 
     seconds = {
-        "three": measure_best(forward_of_three, repeats),
-        "jet": measure_best(lambda: measure_jet(Probe(model, batch), u1, u2), repeats),
-        "conditions": measure_best(lambda: conditions(Probe(model, batch)), repeats),
-        "whole": measure_best(lambda: dextr(Probe(model, batch)), repeats),
-        "textbook curvature": measure_best(lambda: textbook_curvature(model, u1, u2), repeats),
-        "textbook conditions": measure_best(lambda: textbook_conditions(model, image), repeats),
+        "three": measure_best_seconds(forward_of_three, repeats),
+        "jet": measure_best_seconds(lambda: measure_jet(Probe(model, batch), u1, u2), repeats),
+        "conditions": measure_best_seconds(lambda: conditions(Probe(model, batch)), repeats),
+        "whole": measure_best_seconds(lambda: dextr(Probe(model, batch)), repeats),
+        "textbook curvature": measure_best_seconds(
+            lambda: compute_textbook_curvature(model, u1, u2), repeats
+        ),
+        "textbook conditions": measure_best_seconds(
+            lambda: compute_textbook_conditions(model, image), repeats
+        ),
     }
     seconds["textbook"] = seconds["textbook curvature"] + seconds["textbook conditions"]
     return seconds
@@ -88,7 +95,7 @@ def measure_jet(probe: Probe, u1: Tensor, u2: Tensor) -> None:
         measure_by_taylor_mode(probe.model, u1, u2)
 
 
-def measure_best(work: Callable[[], object], repeats: int) -> float:
+def measure_best_seconds(work: Callable[[], object], repeats: int) -> float:
     times = []
     for _ in range(repeats):
         start = perf_counter()
@@ -97,8 +104,8 @@ def measure_best(work: Callable[[], object], repeats: int) -> float:
     return min(times)
 
 
-def textbook_curvature(model: nn.Module, u1: Tensor, u2: Tensor) -> float:
-    """Double backward, one output coordinate after the other."""
+def compute_textbook_curvature(model: nn.Module, u1: Tensor, u2: Tensor) -> float:
+    """Compute the curvature by double backward, one output coordinate after the other."""
     model.train()
     theta = torch.zeros((), requires_grad=True)
     out = model(u1 * theta.cos() + u2 * theta.sin())[0]
@@ -115,8 +122,8 @@ def textbook_curvature(model: nn.Module, u1: Tensor, u2: Tensor) -> float:
     return float((V @ V) ** -1.5 * ((V @ V) * (A @ A) - (V @ A) ** 2).sqrt())
 
 
-def textbook_conditions(model: nn.Module, image: Tensor) -> float:
-    """Run one SVD per module."""
+def compute_textbook_conditions(model: nn.Module, image: Tensor) -> float:
+    """Compute the sum of the inverse condition numbers with one SVD per module."""
     total = 0.0
 
     def hook(module: nn.Module, args: object, output: Tensor) -> None:
@@ -132,7 +139,8 @@ def textbook_conditions(model: nn.Module, image: Tensor) -> float:
     return total
 
 
-def format_official(cell: str) -> str:
+def format_official_string(cell: str) -> str:
+    """Return a cell of `CELLS` in the notation of the benchmark."""
     names = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
     a, b, c, d, e, f = (names[int(digit)] for digit in cell)
     return f"|{a}~0|+|{b}~0|{c}~1|+|{d}~0|{e}~1|{f}~2|"

@@ -1,4 +1,4 @@
-"""Speed and memory of the engine, as ratios from one run on this machine.
+"""Measure speed and memory of the engine, as ratios from one run on this machine.
 
     python benchmarks/engine.py [--part workers|long|store|devices ...] [--networks 200]
 
@@ -136,7 +136,9 @@ def measure_long_search(options: argparse.Namespace) -> None:
             "nasbench201", "params", budget=size, run=folder, workers=2, on_progress=watch_progress
         )
     memory.setdefault(size, read_resident_memory())  # random search may give up on the last few
-    early, late = (times[stop] - times[start] for start, stop in ((100, 1100), (4000, 5000)))
+    # Seconds of 1,000 architectures are milliseconds of one.
+    early = times[1100] - times[100]
+    late = times[5000] - times[4000]
     print(f"driver: {memory[1000]:.0f} MiB after 1,000, {memory[size]:.0f} MiB after {size:,} architectures "
           f"({memory[size] / memory[1000] - 1:+.1%})")  # fmt: skip
     print(f"an architecture: {early:.2f} ms from the 100th to the 1,100th, {late:.2f} ms from the 4,000th to the "
@@ -162,15 +164,14 @@ def measure_store(options: argparse.Namespace) -> None:
         for first in range(batch_size, options.records, batch_size):
             store.add(make_records(first, first + batch_size))
         write_seconds = perf_counter() - start
-        begin = perf_counter()
-        store.add(make_records(options.records, options.records + batch_size))
-        add_seconds = perf_counter() - begin
+        end = options.records + batch_size
+        start = perf_counter()
+        store.add(make_records(options.records, end))
+        add_seconds = perf_counter() - start
         late = measure_look_ups(store, batch_size, before=options.records)
-        add_three_seconds = measure_seconds(
-            lambda: store.add(
-                make_records(options.records + batch_size, options.records + batch_size + 3)
-            )
-        )
+        start = perf_counter()
+        store.add(make_records(end, end + 3))
+        add_three_seconds = perf_counter() - start
         size = store.path.stat().st_size
     total = options.records
     print(f"{total:,} records in {write_seconds:.0f} s, {size / total:.0f} bytes each; at the end {batch_size:,} more "
@@ -181,13 +182,13 @@ def measure_store(options: argparse.Namespace) -> None:
 
 
 def make_records(start: int, stop: int) -> list[Record]:
-    """Make records of four measures per architecture."""
+    """Make the records with numbers from `start` to `stop`; every architecture has four."""
     task = Task("digits", (3, 32, 32), 10)
     measures = ("dextr@1", "params@1", "flops@1", "naswot@1")
-    archs = {
-        n: Arch("s", (("n", n), ("text", "x" * 60)), f"{n}:{'x' * 60}")
-        for n in range(start // 4, stop // 4 + 1)
-    }
+    text = "x" * 60  # about as long as an architecture of NAS-Bench-201
+    archs = {}
+    for number in range(start // 4, stop // 4 + 1):
+        archs[number] = Arch("s", (("n", number), ("text", text)), f"{number}:{text}")
     records = []
     for i in range(start, stop):
         request = ScoreRequest(archs[i // 4], measures[i % 4], task, 0, data="0123456789abcdef")
@@ -198,17 +199,12 @@ def make_records(start: int, stop: int) -> list[Record]:
 def measure_look_ups(store: Store, count: int, before: int) -> float:
     """Return the seconds to look up `count` records, spread over all `before` records."""
     keys = [make_records(i, i + 1)[0].key for i in range(0, before, before // count)]
-    records: list[Record | None] = []
-    seconds = measure_seconds(lambda: records.extend(store.get(key) for key in keys))
+    start = perf_counter()
+    records = [store.get(key) for key in keys]
+    seconds = perf_counter() - start
     assert len(records) == count
     assert None not in records
     return seconds
-
-
-def measure_seconds(work: Callable[[], object]) -> float:
-    start = perf_counter()
-    work()
-    return perf_counter() - start
 
 
 # ------------------------------------------------------------------------------------------------------------ devices
@@ -230,23 +226,32 @@ def compare_devices(options: argparse.Namespace) -> None:
     moved_to_gpu = score_archs(lambda arch: SPACE.build(arch), "cuda")
     built_on_gpu = score_archs(lambda arch: SPACE.build(arch, device="cuda"), "cuda")
     print(
-        "| proxy | networks | same weights: Spearman | largest relative difference | weights drawn there: Spearman |"
+        "| proxy | networks | same weights: Spearman | largest relative difference | weights drawn on the GPU: Spearman |"
     )
     print("|---|---|---|---|---|")
-    for name, cpu in on_cpu.items():
-        both = [
-            (a, b, c)
-            for a, b, c in zip(cpu, moved_to_gpu[name], built_on_gpu[name], strict=True)
-            if a is not None
-        ]
-        assert all(b is not None and c is not None for _, b, c in both), (
-            "a failure on one device only"
+    for name in on_cpu:
+        cpu_scores = []
+        moved_scores = []
+        built_scores = []
+        for cpu, moved, built in zip(
+            on_cpu[name], moved_to_gpu[name], built_on_gpu[name], strict=True
+        ):
+            if cpu is None:
+                continue
+            assert moved is not None, "a failure on the GPU only"
+            assert built is not None, "a failure on the GPU only"
+            cpu_scores.append(cpu)
+            moved_scores.append(moved)
+            built_scores.append(built)
+        pairs = zip(cpu_scores, moved_scores, strict=True)
+        largest_difference = max(abs(cpu - moved) / abs(cpu) for cpu, moved in pairs)
+        same_weights = spearmanr(cpu_scores, moved_scores).statistic
+        other_weights = spearmanr(cpu_scores, built_scores).statistic
+        print(
+            f"| {name} | {len(cpu_scores)} | {same_weights:.4f} | {largest_difference:.1e} | "
+            f"{other_weights:.4f} |",
+            flush=True,
         )
-        a, b, c = zip(*both, strict=True)
-        gap = max(abs(x - y) / abs(x) for x, y in zip(a, b, strict=True))
-        rho = spearmanr(a, b).statistic
-        own = spearmanr(a, c).statistic
-        print(f"| {name} | {len(both)} | {rho:.4f} | {gap:.1e} | {own:.4f} |", flush=True)
 
 
 PARTS = {

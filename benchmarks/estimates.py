@@ -4,8 +4,8 @@
 
 Ten commands of different kinds run one after another, as a user types them. Each prints how long it will take
 (`about 20 s for 100 architectures`, or a plan such as `at most 1 min: about 5 s scoring, ...`). The first of these
-estimates is compared with the seconds from the start of the command to its end; the time in which nothing was
-printed yet counts, too. The goal is a factor of at most 1.5 in either direction.
+estimates is compared with the seconds from the start of the command to its end, including the time before the
+estimate was printed. The goal is a factor of at most 1.5 in either direction.
 
 Results are written after each command to `estimates.json` in the folder, and commands with a result are not
 repeated. Nothing else should run on the machine.
@@ -47,16 +47,14 @@ COMMANDS = {
         "search --data csv:{work}/table.csv --label label --time 1m --export {work}/model-3"
     ),
 }
-# Commands that write no run folder.
-WITHOUT_RUN = ("benchmark",)
-SECONDS_OF = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 DURATION = r"[\d.]+ (?:ms|s|min|h)(?: \d+ (?:s|min))?"
 ESTIMATE = re.compile(rf"^(?:about|at most) ({DURATION})\b")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The estimate of a command, and the truth.
+    """The estimate of a command, and how long it really took.
 
     Attributes:
         command: The command, as a user types it.
@@ -64,7 +62,7 @@ class Comparison:
         estimated_seconds: The estimate; None if there was none.
         printed_after: Seconds from the start of the command to this line.
         seconds: Seconds from the start of the command to its end.
-        date: When it ran.
+        date: Day of the run.
     """
 
     command: str
@@ -76,7 +74,7 @@ class Comparison:
 
     @property
     def factor(self) -> float | None:
-        """True seconds divided by estimated seconds."""
+        """Measured seconds divided by estimated seconds."""
         if not self.estimated_seconds:
             return None
         return self.seconds / self.estimated_seconds
@@ -107,12 +105,11 @@ def run_command(name: str, work: Path) -> Comparison:
         SystemExit: The command failed.
     """
     words = shlex.split(COMMANDS[name].format(work=work))
-    shown = shlex.join(["untrained", *shlex.split(COMMANDS[name].format(work="DATA"))])
-    if name not in WITHOUT_RUN:
-        run = work / "runs" / name.replace(" ", "-").replace(",", "")
-        # An earlier run would be resumed.
-        shutil.rmtree(run, ignore_errors=True)
-        words += ["--run", str(run)]
+    command = shlex.join(["untrained", *shlex.split(COMMANDS[name].format(work="DATA"))])
+    run = work / "runs" / name.replace(" ", "-").replace(",", "")
+    # An earlier run would be resumed.
+    shutil.rmtree(run, ignore_errors=True)
+    words += ["--run", str(run)]
     code = "from untrained.cli.app import main; main()"
     start = perf_counter()
     line = ""
@@ -131,10 +128,10 @@ def run_command(name: str, work: Path) -> Comparison:
             line = message.strip()
             printed_after = perf_counter() - start
     if process.wait() != 0:
-        raise SystemExit("".join([*messages, f"{shown}: exit code {process.returncode}"]))
+        raise SystemExit("".join([*messages, f"{command}: exit code {process.returncode}"]))
     seconds = perf_counter() - start
     estimated = parse_estimate(line) if line else None
-    return Comparison(shown, line, estimated, printed_after, seconds, date.today().isoformat())
+    return Comparison(command, line, estimated, printed_after, seconds, date.today().isoformat())
 
 
 def parse_estimate(line: str) -> float:
@@ -145,7 +142,7 @@ def parse_estimate(line: str) -> float:
     words = match[1].split()
     seconds = 0.0
     for number, unit in zip(words[::2], words[1::2], strict=True):
-        seconds += float(number) * SECONDS_OF[unit]
+        seconds += float(number) * SECONDS_PER_UNIT[unit]
     return seconds
 
 

@@ -1,11 +1,12 @@
 """How good is the best of 500 candidates after 0, 5, 10, 20 and 40 short trainings?
 
-    untrained data import nasbench201 PATH   # also nasbench101, nasbench301, darts1000, transnas
-    python benchmarks/few_trainings.py --out docs/results/few-trainings       # and accel_nasbench
+    untrained data import nasbench201 PATH
+    python benchmarks/few_trainings.py --out docs/results/few-trainings
 
+It needs the tables nasbench201, nasbench101, nasbench301, darts1000, transnas and accel_nasbench.
 The scores are those of docs/results/data/scores. Every repetition draws a pool of
-candidates (500, or two thirds of a family that is smaller), and every method decides which of them are
-trained briefly and which one it takes at the end. The figure of a method is the regret: the final
+candidates (500, or two thirds of a smaller family), and every method decides which of them are trained
+briefly and which one it takes at the end. The figure of a method is the regret: the final
 accuracy of the best candidate of the pool minus that of the one that was taken.
 
 A short training is the validation accuracy after 12 epochs where the table has it (NAS-Bench-201, whose
@@ -15,7 +16,7 @@ correlation of short and final accuracy is the one of NAS-Bench-201, or `--agree
 share s of that length, for successive halving, has 1/s times the variance of the noise. That is an
 assumption.
 
-Written are OUT.json (all figures), OUT.svg (the mean over the families) and, to the terminal, tables.
+The script prints tables, and writes OUT.json (all figures) and OUT.svg (the mean over the families).
 """
 
 import argparse
@@ -227,8 +228,8 @@ def take_turns(pool: Pool, rng: np.random.Generator) -> dict[int, int]:
     trained: list[int] = []
     while len(trained) < BUDGETS[-1]:
         for order in orders:
-            untrained_ones = [index for index in order if index not in trained]
-            trained.append(int(untrained_ones[0]))
+            remaining = [index for index in order if index not in trained]
+            trained.append(int(remaining[0]))
     choices = {0: trained[0]}
     for budget in BUDGETS[1:]:
         choices[budget] = pool.find_best_trained(trained[:budget])
@@ -379,7 +380,7 @@ def predict_around_consensus(pool: Pool, trained: Sequence[int]) -> Floats:
 
 
 def train_by_surrogate(predict: Predictor, spread_first: bool = False) -> Method:
-    """Train five, fit a surrogate, train the five best by it that are not trained, and so on.
+    """Train five, fit a surrogate, train the five others that it predicts to be best, and so on.
 
     Args:
         predict: Fits the surrogate and predicts all candidates.
@@ -402,8 +403,8 @@ def train_by_surrogate(predict: Predictor, spread_first: bool = False) -> Method
                 return choices
             predictions = predict(pool, trained)
             predictions[trained] = -np.inf
-            next_ones = np.argsort(-predictions, kind="stable")[:BATCH]
-            trained.extend(int(index) for index in next_ones)
+            best_predicted = np.argsort(-predictions, kind="stable")[:BATCH]
+            trained.extend(int(index) for index in best_predicted)
 
     return run
 

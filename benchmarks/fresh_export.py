@@ -1,6 +1,8 @@
-"""An exported folder in an environment without untrained: torch, ONNX Runtime, safetensors, Pillow and numpy.
+"""Check that an exported folder works in an environment without untrained.
 
     python benchmarks/fresh_export.py FOLDER        makes the environment in FOLDER unless it exists
+
+The environment has torch, ONNX Runtime, safetensors, Pillow and numpy.
 
 Exports an architecture for digits, writes ten digits as images, predicts them in the environment with both runtimes,
 and compares with the network here. The exit code is 1 if they differ.
@@ -23,7 +25,7 @@ from untrained.workflows.export import export
 from untrained.workflows.export_subject import resolve_export_subject
 
 ARCH = "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|skip_connect~0|avg_pool_3x3~1|nor_conv_3x3~2|"
-NEEDED = ("torch", "onnxruntime", "safetensors", "pillow", "numpy")
+PACKAGES = ("torch", "onnxruntime", "safetensors", "pillow", "numpy")
 
 
 def make_environment(folder: Path) -> Path:
@@ -40,7 +42,7 @@ def make_environment(folder: Path) -> Path:
             "--disable-pip-version-check",
             "-c",
             str(constraints),
-            *NEEDED,
+            *PACKAGES,
         ]
         subprocess.run([python, *install], check=True)
     return python
@@ -59,10 +61,10 @@ def main() -> int:
     clean_environment = {
         name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
     }
-    absent = subprocess.run(
+    attempt = subprocess.run(
         [python, "-c", "import untrained"], cwd=home, env=clean_environment, capture_output=True
     )
-    assert absent.returncode == 1, "untrained can be imported there"
+    assert attempt.returncode == 1, "untrained can be imported there"
 
     exported = export(ARCH, home / "exported", data="digits")
     subject = resolve_export_subject(ARCH, "nasbench201", data="digits")

@@ -4,8 +4,8 @@
 
 Real commands run on tiny inputs. A trial starts a command in a fresh folder, kills it one to three times, each time at
 a moment drawn uniformly over the duration of an undisturbed run, and then lets it finish. After every kill, no finished
-result is lost or damaged. At the end nothing is lost, nothing is doubled, and the records, the winner, the weights and
-the exported files equal those of the undisturbed run.
+result is lost or damaged. At the end nothing is lost or duplicated, and the records, the winner, the weights and the
+exported files equal those of the undisturbed run.
 
 Results are appended to `trials.jsonl` in the folder after every trial, so the script itself can be stopped: the same
 command resumes. Commands run in forks of one process that has imported torch, which saves seconds per kill. Needs Linux
@@ -55,7 +55,7 @@ def make():
 
 
 class Broken(Exception):  # noqa: N818 - it names a state of a folder
-    """A folder is not as promised; the message says why."""
+    """A folder breaks a promise of the package; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def run_command(command: Sequence[str], folder: Path, report_modules: bool = Fal
         return pid
     code = 1
     try:
-        os.setsid()  # Ctrl-C is for the script; it waits for the trial
+        os.setsid()  # so that Ctrl-C reaches only the script
         os.chdir(folder)
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
         os.environ.pop("UNTRAINED_DATA", None)  # it would replace the cache folder
@@ -108,8 +108,8 @@ def run_command(command: Sequence[str], folder: Path, report_modules: bool = Fal
         try:
             cli.main()
             code = 0
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+        except SystemExit as exit_:
+            code = exit_.code if isinstance(exit_.code, int) else int(bool(exit_.code))
         if report_modules:
             (folder / "modules").write_text("\n".join(sys.modules))
     except BaseException:
@@ -123,13 +123,14 @@ def wait_for_exit(pid: int, seconds: float) -> int | None:
     """Return the exit code of a process, negative for a signal, or None if it still runs after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
+        # The id is 0 as long as the process runs.
+        finished_pid, status = os.waitpid(pid, os.WNOHANG)
+        if finished_pid:
             return os.waitstatus_to_exitcode(status)
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             return None
-        time.sleep(min(0.002, left))
+        time.sleep(min(0.002, remaining))
 
 
 def kill_process(pid: int) -> None:
@@ -230,7 +231,7 @@ def read_records(store: Path) -> Content:
     for row in rows:
         key = f"{row['arch']} {row['measure']} {row['seed']} {row['data']}"
         if key in records:
-            raise Broken(f"doubled: {key}")
+            raise Broken(f"duplicated: {key}")
         records[key] = [row["value"], row["error"], row["detail"]]
     return records
 
@@ -244,14 +245,14 @@ def check_killed_search(folder: Path, before: Content, undisturbed: Content) -> 
 
 
 def read_search(folder: Path) -> Content:
-    shown = json.loads((folder / "stdout").read_text())
+    ranking = json.loads((folder / "stdout").read_text())
     run = json.loads((folder / "run" / "run.json").read_text())
     report = (folder / "run" / "report.html").read_text()
     return {
         "records": read_records(folder / "run" / "records.sqlite"),
-        "ranking": drop_times(shown),
-        "winner": shown[0]["arch"],
-        "winner is in the report": shown[0]["arch"] in report,
+        "ranking": drop_times(ranking),
+        "winner": ranking[0]["arch"],
+        "winner is in the report": ranking[0]["arch"] in report,
         "ended": run["ended"],
         "files": list_files(folder / "run"),
     }
@@ -285,7 +286,7 @@ def check_killed_training(folder: Path, before: Content, undisturbed: Content) -
 
 def read_training(folder: Path) -> Content:
     if list((folder / "run").glob("former-*")):
-        raise Broken("doubled: a former training was set aside")
+        raise Broken("duplicated: a former training was set aside")
     return {
         "weights": hash_tensors(folder / "run" / "model.pt"),
         "document": drop_times(json.loads((folder / "run" / "train.json").read_text())),
@@ -332,12 +333,12 @@ def read_export(folder: Path) -> Content:
 
 
 def read_finished_export(folder: Path) -> Content:
-    beside = sorted(
-        path.name
-        for path in folder.iterdir()
-        if "out" in path.name and path.name not in ("out", "stdout")
-    )
-    return {"files": read_export(folder), "beside": beside}
+    # An interrupted replacement would leave a folder with a similar name.
+    left_over = []
+    for path in sorted(folder.iterdir()):
+        if "out" in path.name and path.name not in ("out", "stdout"):
+            left_over.append(path.name)
+    return {"files": read_export(folder), "left over": left_over}
 
 
 def make_export_check(former: Content) -> Callable[[Path, Content, Content], Content]:
@@ -347,11 +348,9 @@ def make_export_check(former: Content) -> Callable[[Path, Content, Content], Con
             raise Broken("lost: there is no folder `out`")
         content = read_export(folder)
         if content not in (former, undisturbed["files"]):
-            weights = (
-                "former"
-                if content.get("model.safetensors") == former["model.safetensors"]
-                else "new"
-            )
+            weights = "new"
+            if content.get("model.safetensors") == former["model.safetensors"]:
+                weights = "former"
             raise Broken(
                 f"the export is neither the former nor the new one; its weights are the {weights} ones"
             )
@@ -379,16 +378,12 @@ def write_table(folder: Path) -> None:
 
 def read_cache(folder: Path) -> Content:
     """Read the encoded table, which later commands use instead of the file."""
-    tables = [
-        path
-        for path in (folder / "cache").rglob("train")
-        if path.is_file() and not is_temporary(path)
-    ]
-    return {
-        path.name: hash_bytes(path.read_bytes())
-        for table in tables
-        for path in table.parent.iterdir()
-    }
+    content: Content = {}
+    for table in (folder / "cache").rglob("train"):
+        if table.is_file() and not is_temporary(table):
+            for path in table.parent.iterdir():
+                content[path.name] = hash_bytes(path.read_bytes())
+    return content
 
 
 def is_temporary(path: Path) -> bool:

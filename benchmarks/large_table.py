@@ -1,11 +1,12 @@
-"""Peak memory with a table that may be larger than memory: a CSV file is written, read in batches, searched and trained.
+"""Measure the peak memory with a CSV file that may be larger than memory.
 
     python benchmarks/large_table.py [--megabytes 2000] [--folder DIR] [--batches 200] [--minutes 4]
 
-The file has the columns of `clicks`, a column of ten million different identifiers and a text of thirty letters. The
-memory of this process is printed after importing, after both passes and after some shuffled batches. Then the command
-line searches the table and trains the winner for some minutes; the memory of all its processes is watched. Two numbers
-are printed: their own memory, and that including the pages of the cache file, which the system may reclaim at any time.
+The script writes a file with the columns of `clicks`, a column of ten million different identifiers and a text of
+thirty letters, and reads it. The memory of this process is printed after writing the file, after both passes over it
+and after some shuffled batches. Then the command line searches the table and trains the winner for some minutes, and
+the memory of all its processes is watched. Two numbers are printed: their own memory, and that including the pages of
+the cache file, which the system may reclaim at any time.
 """
 
 import argparse
@@ -53,7 +54,8 @@ def main() -> None:
         start = perf_counter()
         source = load_data(f"csv:{path}?label=click", Task("any", (1,), 1))
         print(f"both passes: {perf_counter() - start:.0f} s, {describe_memory('opened')}")
-        print("\n".join(source.card().lines() if source.card else ()))
+        if source.card is not None:
+            print("\n".join(source.card().lines()))
         start = perf_counter()
         batches = source.parts[TRAIN].batches(512, make_torch_generator("table"))
         row_count = sum(
@@ -136,13 +138,14 @@ def list_processes(process: int) -> list[int]:
 
 def read_memory(process: int) -> tuple[float, float, float]:
     """Return MiB of a process: its own, in total, and the peak of the total; 0 if it has ended."""
-    facts = dict(
-        line.split(":", 1)
-        for line in read_text_or_nothing(Path(f"/proc/{process}/status")).splitlines()
-    )
-    own, whole, peak = (
-        int(facts.get(name, "0").split()[0]) / 1024 for name in ("RssAnon", "VmRSS", "VmHWM")
-    )
+    kib: dict[str, int] = {}
+    for line in read_text_or_nothing(Path(f"/proc/{process}/status")).splitlines():
+        name, _, value = line.partition(":")
+        if name in ("RssAnon", "VmRSS", "VmHWM"):
+            kib[name] = int(value.split()[0])
+    own = kib.get("RssAnon", 0) / 1024
+    whole = kib.get("VmRSS", 0) / 1024
+    peak = kib.get("VmHWM", 0) / 1024
     return own, whole, peak
 
 

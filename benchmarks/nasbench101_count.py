@@ -2,8 +2,8 @@
 
     python benchmarks/nasbench101_count.py [--max-vertices 7]
 
-Prints, for each number of vertices, how many cells have at most that many: with their vertices in every order, and
-unique ones by our canonical form.
+For each number of vertices, prints how many cells have at most that many vertices: "labelled" counts every order of
+their vertices, "unique" counts cells with the same canonical form once.
 """
 
 import argparse
@@ -20,7 +20,7 @@ def main() -> None:
     )
     parser.add_argument("--max-vertices", type=int, default=7, choices=range(2, 8))
     arguments = parser.parse_args()
-    began = perf_counter()
+    start = perf_counter()
     labelled = 0
     unique = set()
     for vertices in range(2, arguments.max_vertices + 1):
@@ -28,7 +28,7 @@ def main() -> None:
             labelled += 1
             unique.add(find_canonical_form(cell))
         print(
-            f"{vertices} vertices: {labelled:>9,} labelled {len(unique):>7,} unique {perf_counter() - began:6.1f} s"
+            f"{vertices} vertices: {labelled:>9,} labelled {len(unique):>7,} unique {perf_counter() - start:6.1f} s"
         )
     if arguments.max_vertices == 7:
         raise SystemExit(0 if len(unique) == PUBLISHED else f"published are {PUBLISHED:,}")

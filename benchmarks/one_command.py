@@ -1,4 +1,4 @@
-"""Compare the one command with networks written by hand that get the same time.
+"""Compare the one command with hand-designed networks that get the same time.
 
     python benchmarks/one_command.py prepare --shared DATA --work runs/one-command
     python benchmarks/one_command.py plan --work runs/one-command --minutes 27
@@ -6,7 +6,7 @@
     python benchmarks/one_command.py report --work runs/one-command --out docs/results
 
 A **case** is a data set, a limit on parameters and a seed: six sets of about 2,000 pictures with
-100,000 and 500,000 parameters, three tables, and CIFAR-10 whole with 1 and 5 million. In every case,
+100,000 and 500,000 parameters, three tables, and the whole of CIFAR-10 with 1 and 5 million. In every case,
 `untrained search --data ... --max-params ... --time 5m --export` delivers a model. Every reference (a
 ResNet, MobileNetV2, ... scaled to the same limit; on tables logistic regression, DLRM, DeepFM, AutoInt
 and gradient boosting) gets the same time on the same machine: on pictures a quarter of it for the
@@ -17,7 +17,7 @@ are tested once, on samples that no network of the case was trained on or select
 A **variant** is the command with one part switched off, for the sets and limits of `--variant-sets`:
 
 - ranking: candidates in random order instead of `consensus`
-- contest: the first of the ranking is trained, for the whole time
+- contest: without a contest, the best of the ranking is trained for the whole time
 - space: NAS-Bench-201, which has no known designs, instead of `convnet`
 - recipe: the last training has the recipe `quick`, with fresh weights, instead of `photos`
 
@@ -30,16 +30,16 @@ ended. It needs this repository, the packages of the extra `export` (without the
 trained in the same time and not exported), no network, and the folder `data` that `prepare` writes:
 
 - `data/small`, about 25 MB: the picture sets and the tables
-- `data/whole-1` and `data/whole-2`, about 50 MB each: CIFAR-10, compressed without loss
+- `data/whole-1` and `data/whole-2`, about 50 MB each: the whole of CIFAR-10, compressed without loss
 
-If only 64 MB may be copied at a time, copy the first, then run; copy the other two one after the other
-before `run --gpu`, which trains on CIFAR-10 whole (`--whole-time 8m` per network, one at a time). If the
-machine forgets the work folder between two calls, copy `results.json` back and forth; nothing else is
-needed to continue. So three calls of ten minutes are:
+If only 64 MB may be copied at a time, copy the first folder, then run; copy the other two one after the
+other before `run --gpu`, which trains on the whole of CIFAR-10 (`--whole-time 8m` per network, one at a
+time). If the machine forgets the work folder between two calls, copy `results.json` back and forth;
+nothing else is needed to continue. A call of ten minutes is:
 
     python benchmarks/one_command.py run --work runs/one-command --minutes 9 --jobs 8
 
-with `--time 5m`, eight trainings per call on 16 cores; with `--time 2m`, 24. `plan` prints which
+On 16 cores it runs eight trainings with `--time 5m`, and 24 with `--time 2m`. `plan` prints which
 trainings the next `--minutes` contain. They are ordered so that complete cases come first.
 """
 
@@ -83,7 +83,7 @@ VARIANTS = {
 EXTRA_SECONDS = 30
 CORES_PER_JOB = 2
 PAGE = "one-command"
-TITLE = "The one command against networks written by hand"
+TITLE = "The one command against hand-designed networks"
 START_MARK = "<!-- numbers of benchmarks/one_command.py -->"
 END_MARK = "<!-- end of benchmarks/one_command.py -->"
 
@@ -118,7 +118,7 @@ class Task:
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """Seconds until the task ends, with start and test."""
         from untrained.quantities import parse_duration
 
         return parse_duration(self.time) + EXTRA_SECONDS
@@ -159,7 +159,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--variant-sets", default="cifar10,tiny,fashion_mnist")
     parser.add_argument("--jobs", type=int, default=8, help="0 for one, in this process.")
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--gpu", action="store_true", help="CIFAR-10 whole, on a GPU.")
+    parser.add_argument("--gpu", action="store_true", help="The whole of CIFAR-10, on a GPU.")
     parser.add_argument("--whole-time", default="8m")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
@@ -256,15 +256,17 @@ def run_tasks(options: argparse.Namespace) -> None:
     running: dict[int, tuple[Task, subprocess.Popen[bytes], Path, float]] = {}
     while waiting or running:
         for job in range(jobs):
-            next_one = next_task(waiting, deadline)
-            if job in running or next_one is None:
+            if job in running:
                 continue
-            waiting.remove(next_one)
+            new_task = find_next_task(waiting, deadline)
+            if new_task is None:
+                continue
+            waiting.remove(new_task)
             own_cores = cores
             if not options.gpu:
                 own_cores = cores[CORES_PER_JOB * job : CORES_PER_JOB * (job + 1)]
-            process, result = start_task(next_one, options, own_cores)
-            running[job] = (next_one, process, result, perf_counter())
+            process, result = start_task(new_task, options, own_cores)
+            running[job] = (new_task, process, result, perf_counter())
         if not running:
             break
         sleep(0.5)
@@ -283,7 +285,7 @@ def run_tasks(options: argparse.Namespace) -> None:
     print(f"{len(waiting)} tasks are left", flush=True)
 
 
-def next_task(waiting: Sequence[Task], deadline: float) -> Task | None:
+def find_next_task(waiting: Sequence[Task], deadline: float) -> Task | None:
     """Return the first task that ends before the deadline; None if there is none."""
     for task in waiting:
         if perf_counter() + task.seconds <= deadline:
@@ -406,7 +408,7 @@ def run_command(task: Task, work: Path, device: str) -> Row:
 
 
 def run_without_export() -> None:
-    """Run the command, but write no files for the export, whose packages are missing."""
+    """Run the command without writing the export, on a machine without the packages for it."""
     from untrained.cli.app import main as run_cli
     from untrained.workflows import winner_export
 
@@ -438,7 +440,7 @@ def describe_training(folder: Path) -> Row:
 
 
 def describe_choice(run: Path) -> Row:
-    """Return how the winner was selected, and whether the contest had beaten it on validation."""
+    """Return how the winner was selected, and the best validation result that it competed with."""
     from untrained.reports.confirmation_result import Confirmation
     from untrained.reports.contest_result import Contest
     from untrained.runs.folder import RunFolder
@@ -476,7 +478,7 @@ def describe_choice(run: Path) -> Row:
     return {}
 
 
-# ----------------------------------------------------------------------------- references by hand
+# -------------------------------------------------------------------------- hand-designed networks
 
 
 def run_design(task: Task, work: Path, device: str) -> Row:
@@ -702,7 +704,7 @@ def write_table(name: str, shared: Path | None, folder: Path) -> None:
 
 
 def unpack_whole(work: Path) -> None:
-    """Write CIFAR-10 whole as two npz files, from the compressed ones."""
+    """Write the whole of CIFAR-10 as two npz files, from the compressed ones."""
     folder = work / "data" / "whole"
     if (folder / f"{WHOLE}-test.npz").is_file():
         return
@@ -715,7 +717,7 @@ def unpack_whole(work: Path) -> None:
     batches = [read_compressed(first / f"train_{number}.med.xz", 32) for number in (1, 2, 3)]
     batches += [read_compressed(second / f"train_{number}.med.xz", 32) for number in (4, 5)]
     np.savez(folder / f"{WHOLE}.npz", x=np.concatenate(batches), y=y_train)
-    # The test file is the last one, because it says that both are complete.
+    # The test file is written last: if it exists, both are complete.
     np.savez(folder / f"{WHOLE}-test.npz", x=read_compressed(second / "test.med.xz", 32), y=y_test)
 
 
@@ -871,9 +873,8 @@ def get_quality(row: Row) -> float:
 def get_standard_error(row: Row) -> float:
     """Return the standard error of the quality in points.
 
-    That of an AUC is the largest possible one for half as many positive and negative samples as
-    there are samples: sqrt(A (1 - A) / (n / 4)) (Birnbaum and Klose, 1957, with a quarter of the
-    samples as the smaller class).
+    For an AUC it is the upper bound of Birnbaum and Klose (1957), sqrt(A (1 - A) / m), where m is
+    the number of samples of the smaller class, taken as a quarter of all samples.
     """
     share = get_quality(row) / 100
     count = read_number(row["test_samples"])
@@ -910,14 +911,19 @@ def render_report(
     variants: Mapping[str, Sequence[float]],
     results: Mapping[str, Row],
 ) -> str:
-    """Return the comparison, the bars and the ablation as Markdown."""
+    """Return the comparison, the goals and the ablation as Markdown."""
     dates = sorted({str(row["date"]) for row in results.values()})
+    period = ""
+    if dates:
+        period = dates[0]
+    if len(dates) > 1:
+        period = f"{dates[0]} to {dates[-1]}"
     cores = sorted({str(row.get("cores")) for row in results.values()})
     lines = [
         f"## {TITLE}",
         "",
         "`python benchmarks/one_command.py` on a machine with "
-        f"{' or '.join(cores)} cores, two per training; {' to '.join(dates[:1] + dates[1:][-1:])}; "
+        f"{' or '.join(cores)} cores, two per training; {period}; "
         f"{len(results)} trainings and commands. Accuracy on pictures, AUC on tables, in per cent. "
         "The reference is the one that is best on the test samples, which favours it.",
         "",
@@ -929,8 +935,8 @@ def render_report(
             f"| {row.case} | {row.ours:.1f} | {row.network} | {row.best} {row.reference:.1f} | "
             f"{row.difference:+.1f} | {row.standard_error:.1f} |"
         )
-    lines += ["", "### Bars", ""]
-    lines += describe_bars(comparisons)
+    lines += ["", "### Goals", ""]
+    lines += describe_goals(comparisons)
     if variants:
         lines += ["", "### Each part switched off", ""]
         lines += ["| part | points that it adds | 95 % interval | cases |", "|---|---|---|---|"]
@@ -942,26 +948,26 @@ def render_report(
     return "\n".join(lines)
 
 
-def describe_bars(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return whether the command is as good as it should be, one line per bar."""
+def describe_goals(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return how good the command is and how good it should be, one line per goal."""
     if not comparisons:
         return ["- no case is complete"]
     good = sum(1 for row in comparisons if row.difference >= -row.standard_error)
     lines = [
         f"- at least as good as the best reference within one standard error: {good} of "
-        f"{len(comparisons)} cases ({100 * good / len(comparisons):.0f} %; the bar is 95 %)"
+        f"{len(comparisons)} cases ({100 * good / len(comparisons):.0f} %; the goal is 95 %)"
     ]
     pictures = [row.difference for row in comparisons if not row.is_table]
     if pictures:
         mean, low, high = compute_interval(pictures)
         lines.append(
             f"- mean difference on pictures: {mean:+.1f} points (95 % interval {low:+.1f} to "
-            f"{high:+.1f} over {len(pictures)} cases; the bar is 1 point and an interval above 0)"
+            f"{high:+.1f} over {len(pictures)} cases; the goal is 1 point and an interval above 0)"
         )
     beaten = sum(1 for row in comparisons if row.is_beaten)
     lines.append(
         f"- delivered networks that the command's own contest had beaten on validation by more than "
-        f"one standard error: {beaten} (the bar is 0)"
+        f"one standard error: {beaten} (the goal is 0)"
     )
     return lines
 
@@ -1019,9 +1025,9 @@ def write_numbers(
     }
     runs = []
     if path.is_file():
-        for former in json.loads(path.read_text())["runs"]:
-            if former["title"] != TITLE:
-                runs.append(former)
+        for existing_run in json.loads(path.read_text())["runs"]:
+            if existing_run["title"] != TITLE:
+                runs.append(existing_run)
     write_json(path, {"page": f"{PAGE}.md", "runs": [*runs, run]})
 
 

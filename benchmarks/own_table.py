@@ -197,8 +197,8 @@ def train_and_evaluate(
     train_samples = Batch(samples.inputs[:TRAIN_SAMPLES], samples.targets[:TRAIN_SAMPLES])
     evaluation_samples = Batch(samples.inputs[TRAIN_SAMPLES:], samples.targets[TRAIN_SAMPLES:])
     torch.manual_seed(derive_seed("own table", "weights", recipe.space, arch, seed))
-    # Convolutions are faster in this format on a CPU.
     model = space.build(arch, task)
+    # Convolutions are faster in this format on a CPU.
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     generator = make_torch_generator("own table", "order", recipe.space, arch, seed)
     train_network(model, train_samples, recipe, generator)
@@ -222,7 +222,7 @@ def train_network(
     steps_per_epoch = len(samples) // BATCH
     step_count = EPOCHS * steps_per_epoch
     model.train()
-    for step, indices in enumerate(list_batches(len(samples), generator)):
+    for step, indices in enumerate(iterate_batches(len(samples), generator)):
         rate = recipe.rate * compute_schedule(step, step_count, steps_per_epoch)
         for group in optimiser.param_groups:
             group["lr"] = rate
@@ -243,7 +243,7 @@ def make_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     )
 
 
-def list_batches(sample_count: int, generator: torch.Generator) -> Iterator[Tensor]:
+def iterate_batches(sample_count: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Yield the indices of the samples of every step of all epochs."""
     for _ in range(EPOCHS):
         order = torch.randperm(sample_count, generator=generator)
@@ -323,15 +323,15 @@ def write_table(recipe: Recipe, rows: list[dict[str, str]]) -> None:
         builder.add_value(row["arch"], seed_metric, float(row["accuracy"]))
         builder.add_value(row["arch"], PARAMS, float(row["params"]))
         builder.add_value(row["arch"], FLOPS, float(row["flops"]))
-    columns = builder.columns()
+    columns = builder.make_columns()
     counts = {column: int(np.isfinite(values).sum()) for column, values in columns.items()}
     benchmark = BENCHMARKS[recipe.space]
     header = make_table_header(
         benchmark.name, recipe.space, None, counts, [], describe_origin(recipe, rows)
     )
     columns_by_name = {column.name: values for column, values in columns.items()}
-    write_table_file(benchmark.path(), header, builder.archs, columns_by_name)
-    print(f"{benchmark.path()}: {len(builder.archs)} networks, {len(rows)} trainings")
+    write_table_file(benchmark.get_path(), header, builder.archs, columns_by_name)
+    print(f"{benchmark.get_path()}: {len(builder.archs)} networks, {len(rows)} trainings")
 
 
 def make_accuracy_metric(variant: str) -> Metric:
@@ -389,7 +389,7 @@ def export_tables(results_path: Path) -> None:
                     "accuracy": accuracy,
                     "params": int(table.read_value(arch, PARAMS) or 0),
                     "flops": int(table.read_value(arch, FLOPS) or 0),
-                    # The table has the sum of all trainings and the dates of all trainings.
+                    # The table has only the sum of the seconds and the list of all dates.
                     "cpu_seconds": round(mean_seconds, 1),
                     "date": table.origin["dates"].split(", ")[0],
                 }

@@ -1,15 +1,16 @@
 """Prepare a data root for the experiments of the four papers, from files that are not in this repository.
 
     python benchmarks/papers_data.py SOURCE ROOT                  # tables, and images that stand in for missing ones
-    python benchmarks/papers_data.py SOURCE ROOT --images 18400   # with so many images of CIFAR-10 in one file
+    python benchmarks/papers_data.py SOURCE ROOT --images 18400   # also the first 18,400 images of CIFAR-10, in one file
 
-SOURCE holds the extracts of the benchmark tables (docs/benchmarks.md) and the folders cifar100_partial,
+SOURCE holds the extracts of the benchmark tables (docs/how-to/benchmarks.md) and the folders cifar100_partial,
 tiny_imagenet16, mnist and ctr. Folders that are missing are left out, and the experiments say so.
 
 Of CIFAR-100 only 1,117 training images are available here, and none of ImageNet16-120. The first 120 of the
 200 classes of Tiny-ImageNet at 16 pixels stand in for it: as many classes and pixels, but other images. CIFAR-10
 is expected in the publisher's format in ROOT. With --images, its first images are written to one compressed
-file instead, for a machine that a limited number of bytes can be copied to.
+file instead, for a machine to which only a limited number of bytes can be copied; MNIST and the tables of clicks
+are then left out.
 """
 
 import argparse
@@ -85,9 +86,9 @@ def write_imagenet16(source: Path, root: Path) -> None:
     path = source / "tiny_imagenet16" / "subset_2000_1000.npz"
     if path.is_file():
         with np.load(path, allow_pickle=False) as arrays:
-            selected = arrays["y_train"] < IMAGENET16_CLASSES
-            images = arrays["x_train"][selected]
-            labels = arrays["y_train"][selected]
+            is_used = arrays["y_train"] < IMAGENET16_CLASSES
+            images = arrays["x_train"][is_used]
+            labels = arrays["y_train"][is_used]
         write_images(root / "ImageNet16-120.npz", images, labels)
 
 

@@ -1,15 +1,15 @@
-"""Processor time of every proxy beside a forward and a backward pass of the same samples.
+"""Measure the processor time of every proxy beside a forward and a backward pass of the same samples.
 
     python benchmarks/performance.py [--spaces nasbench201,darts] [--repeats 3]
     python benchmarks/performance.py --compare      (only print what became slower)
 
-One typical network per space, that with the median multiply-adds of fifteen random ones, is scored
+One typical network per space, the one with the median multiply-adds of fifteen random ones, is scored
 by every proxy at its default number of samples, on noise with ten classes. Times are processor time
 of one thread, the smallest of some repetitions. Other processes disturb processor time less than
-time on the clock, and ratios to a forward pass less than both, so ratios are compared.
+wall time, and ratios to a forward pass less than both, so ratios are compared.
 
 The result is added to docs/results/performance.json, one entry per date, and the page beside it is
-written anew. Ratios above the last entry by more than 20 % are printed, and the exit code is 1.
+rewritten. Ratios above the last entry by more than 20 % are printed, and the exit code is 1.
 """
 
 import argparse
@@ -116,7 +116,7 @@ class SpaceTimes:
 
     @staticmethod
     def from_document(document: dict[str, object]) -> "SpaceTimes":
-        """Read what `asdict` made."""
+        """Restore times from the dictionary that `asdict` made."""
         proxies = document["proxies"]
         assert isinstance(proxies, dict)
         times = {name: ProxyTime(**entry) for name, entry in proxies.items()}
@@ -159,7 +159,7 @@ def main() -> None:
     names = options.proxies.split(",") if options.proxies else list_proxies()
     for space in options.spaces.split(","):
         spaces[space] = measure_space(space, names, options.repeats)
-        # What is measured is kept if a later space is interrupted.
+        # Written after every space, so that an interruption loses only the current one.
         partial_run = Measurement(str(datetime.now().date()), describe_machine(), spaces)
         write_results(options.folder, [*measurements, partial_run])
     if measurements:
@@ -386,16 +386,17 @@ make bench       # measures, writes this page, and prints what became slower by 
 
 {machine}, {date}.
 
-One network per space, that with the median multiply-adds of fifteen random ones; noise with ten
-classes; no network is built in these times. They are processor time of one thread, the smallest of
-up to three repetitions. The machine was shared with other programs. A GPU was not measured.
+One network per space is measured: the one with the median multiply-adds of fifteen random ones. Its
+inputs are noise with ten classes. Times are processor time of one thread, the smallest of up to three
+repetitions, and do not include building the network. The machine was shared with other programs. A GPU
+was not measured.
 
-A proxy that reads 64 samples cannot be faster than a forward pass of 64 samples (1.0 in the first
-table below), and one that reads a loss gradient not faster than a forward and backward pass (1.0 in
-the second), unless our passes are faster than plain ones: poolings by shifted copies are, so that
-some numbers are below 1. The goals are: `consensus` at most 2.5 times `dextr`, no proxy above
-twenty forward passes without a reason, and all proxies together at most five forward and backward
-passes of 64 samples. The table says where they are met.
+With plain passes, a proxy that reads 64 samples cannot be faster than a forward pass of 64 samples
+(1.0 in the first table below), and one that reads a loss gradient cannot be faster than a forward and
+backward pass (1.0 in the second table). Some numbers are below 1 because our passes replace poolings by
+sums of shifted copies, which are faster. The goals are: `consensus` at most 2.5 times `dextr`, no proxy
+above twenty forward passes without a reason, and all proxies together at most five forward and backward
+passes of 64 samples. The tables show where they are met.
 """
 
 
@@ -403,7 +404,7 @@ def format_summary(spaces: Mapping[str, SpaceTimes]) -> str:
     rows = [
         "| space | pixels | multiply-adds (M) | parameters (M) | `dextr` (ms) | `consensus` (ms) | "
         "`consensus` / `dextr` | all proxies together (ms) | forward and backward of 64 (ms) | "
-        "together / that |",
+        "together / these passes |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, times in spaces.items():
@@ -455,7 +456,7 @@ def format_reasons(spaces: Mapping[str, SpaceTimes]) -> list[str]:
                 slow.setdefault(name, []).append(space)
     lines = []
     for name, places in slow.items():
-        reason = REASONS.get(name, "no reason is known; this is to be fixed")
+        reason = REASONS.get(name, "no reason is known, so it should become faster")
         lines.append(f"- `{name}` ({', '.join(places)}): {reason}.")
     if not lines:
         return [f"No proxy takes more than {MAX_FORWARDS} forward passes.\n"]

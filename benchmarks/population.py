@@ -55,7 +55,7 @@ CHECKED = {
     "mobilenetv2": (3, 128, 128),
     OWN: (3, 32, 32),
 }
-# With many workers.
+# If many workers share the memory of a GPU.
 NETWORKS_PER_PASS = {
     "nasbench201": 64,
     "darts(channels=16,cells=8)": 64,
@@ -142,6 +142,10 @@ def sample_archs(name: str, count: int) -> list[Arch]:
     return [space.sample(rng) for _ in range(count)]
 
 
+def drop_duplicates(archs: Sequence[Arch]) -> list[Arch]:
+    return list(dict.fromkeys(archs))
+
+
 def print_table_head(*columns: str) -> None:
     print(f"\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
 
@@ -168,7 +172,7 @@ def profile_space(
 ) -> None:
     print(f"\n{name}, {make_task(options, name)}; milliseconds per architecture")
     print_table_head(
-        "population",
+        "networks per pass",
         "networks",
         *PurposeTimer.PURPOSES,
         "total",
@@ -176,21 +180,20 @@ def profile_space(
         "calls",
         "launches",
     )
-    first = 0.0
+    first_total = 0.0
     for size in sizes:
-        archs = sample_archs(
-            name, max(size, min(networks, 24 * size))
-        )  # scoring one by one is slow
+        # Scoring one by one is slow, so 24 networks are enough there.
+        archs = sample_archs(name, max(size, min(networks, 24 * size)))
         timer, statistics = profile_scoring(
             load_space(name), make_task(options, name), archs, size, options.device
         )
         milliseconds = {part: 1e3 * seconds / len(archs) for part, seconds in timer.seconds.items()}
         total = sum(milliseconds.values())
-        first = first or total
+        first_total = first_total or total
         counts = f"{statistics.calls / len(archs):.0f} | {statistics.groups / len(archs):.1f}"
-        shares = " | ".join(f"{ms:.2f}" for ms in milliseconds.values())
+        times = " | ".join(f"{ms:.2f}" for ms in milliseconds.values())
         print(
-            f"| {size} | {len(archs)} | {shares} | {total:.2f} | {total / first:.3f} | {counts} |",
+            f"| {size} | {len(archs)} | {times} | {total:.2f} | {total / first_total:.3f} | {counts} |",
             flush=True,
         )
 
@@ -201,7 +204,7 @@ def profile_space(
 def measure_cpu(options: argparse.Namespace) -> None:
     """Measure the engine, which may decide to score networks one by one."""
     print_table_head(
-        "pixels", "population", "together", "ms per architecture", "relative to one by one"
+        "pixels", "networks per pass", "together", "ms per architecture", "relative to one by one"
     )
     for side in [options.size] if options.size else [16, 32]:
         options.size = side
@@ -258,26 +261,25 @@ def measure_rates(options: argparse.Namespace) -> None:
     print_table_head(
         "space",
         "workers",
-        "population",
+        "networks per pass",
         "networks",
         "networks per second",
         "relative to one by one",
     )
     for name in options.space or NETWORKS_PER_PASS:
         for workers in options.workers:
-            alone = 0.0
-            for size in (1, min(NETWORKS_PER_PASS.get(name, 64), max(options.population))):
-                archs = list(
-                    dict.fromkeys(
-                        sample_archs(
-                            name, options.networks or workers * (20 if size == 1 else 3 * size)
-                        )
-                    )
-                )
+            largest_size = min(NETWORKS_PER_PASS.get(name, 64), max(options.population))
+            rate_one_by_one = 0.0
+            for size in (1, largest_size):
+                count = options.networks
+                if not count:
+                    count = workers * (20 if size == 1 else 3 * size)
+                archs = drop_duplicates(sample_archs(name, count))
                 *_, rate = score_archs(options, name, archs, size, workers)
-                alone = alone or rate
+                rate_one_by_one = rate_one_by_one or rate
                 print(
-                    f"| {name} | {workers} | {size} | {len(archs)} | {rate:.1f} | {rate / alone:.2f} |",
+                    f"| {name} | {workers} | {size} | {len(archs)} | {rate:.1f} | "
+                    f"{rate / rate_one_by_one:.2f} |",
                     flush=True,
                 )
 
@@ -336,27 +338,27 @@ def check_records(options: argparse.Namespace) -> None:
         "the same",
     )
     for name in options.space or [*CHECKED, FAULTY]:
-        archs = list(
-            dict.fromkeys(sample_archs(name, 24 if name == FAULTY else options.networks or 500))
-        )
-        worker_count = 1 if name == FAULTY else workers  # all networks in one pass
+        count = options.networks or 500
+        worker_count = workers
+        if name == FAULTY:
+            # With one worker, all networks are in one pass.
+            count = 24
+            worker_count = 1
+        archs = drop_duplicates(sample_archs(name, count))
         alone, *_ = score_archs(options, name, archs, 1, worker_count)
         together, batched, _ = score_archs(options, name, archs, size, worker_count)
-        pairs = [
-            (r.value, s.value)
-            for r, s in zip(together, alone, strict=True)
-            if r.value is not None and s.value
-        ]
+        pairs = []
+        for batched_record, single_record in zip(together, alone, strict=True):
+            if batched_record.value is not None and single_record.value:
+                pairs.append((batched_record.value, single_record.value))
         rho = spearmanr(*zip(*pairs, strict=True)).statistic
-        worst = max(abs(one / other - 1) for one, other in pairs)
-        kinds = [r.error and r.error.kind for r in alone]
-        same = "yes" if kinds == [r.error and r.error.kind for r in together] else "NO"
-        failures = (
-            ", ".join(
-                f"{kinds.count(kind)} {kind}" for kind in sorted({kind for kind in kinds if kind})
-            )
-            or "none"
-        )
+        worst = max(abs(batched_score / single - 1) for batched_score, single in pairs)
+        kinds = list_failure_kinds(alone)
+        same = "yes" if kinds == list_failure_kinds(together) else "NO"
+        counts = []
+        for kind in sorted({kind for kind in kinds if kind}):
+            counts.append(f"{kinds.count(kind)} {kind}")
+        failures = ", ".join(counts) or "none"
         short = name.rpartition(":")[2]
         print(
             f"| {short} | {len(alone)} | {batched} | {rho:.6f} | {worst:.1e} | {failures} | {same} |",
@@ -364,13 +366,21 @@ def check_records(options: argparse.Namespace) -> None:
         )
 
 
+def list_failure_kinds(records: Sequence[Record]) -> list[str | None]:
+    """Return the kind of failure of every record; None for a score."""
+    kinds: list[str | None] = []
+    for record in records:
+        kinds.append(None if record.error is None else record.error.kind)
+    return kinds
+
+
 # --------------------------------------------------------------------------------------------------------------- folds
 
 
 def compare_folds(options: argparse.Namespace) -> None:
-    """Time layers of NAS-Bench-201 for 64 networks; the value and derivatives of a jet are three samples."""
-    G = 64
-    N = 3
+    """Time convolutions of NAS-Bench-201 for 64 networks in one pass."""
+    G = 64  # networks
+    N = 3  # samples: the value and two derivatives of a jet
     device = options.device
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     print_table_head("kernel", "channels", "pixels", "grouped convolution, ms", "products, ms")

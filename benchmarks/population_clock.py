@@ -1,4 +1,4 @@
-"""Where the time goes when many networks are scored per pass, for `population.py`."""
+"""Measure where the time goes when many networks are scored per pass, for `population.py`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,7 +29,10 @@ _TIMED = {
 
 
 class PurposeTimer:
-    """Seconds per purpose, without nested purposes; a GPU is synchronised before each reading of the clock."""
+    """Measures seconds per purpose; those of a nested purpose count only there.
+
+    A GPU is synchronised before each reading of the clock.
+    """
 
     PURPOSES: ClassVar = ("build", "record", "run", "conditions", "measure", "score")
 
@@ -61,7 +64,7 @@ class PurposeTimer:
 def profile_scoring(
     space: Space, task: Task, archs: Sequence[Arch], size: int, device: str
 ) -> tuple[PurposeTimer, RunStatistics]:
-    """Score all networks in batches of `size` and measure the time; one batch before that is for warm-up."""
+    """Score all networks in batches of `size` and measure the time, after one batch for warm-up."""
     dextr = load_proxy("dextr")
     batch = load_data("noise", task).batch(1, 0).to(device)
 

@@ -1,4 +1,4 @@
-"""Speed of the proxies, as ratios from one run on this machine.
+"""Measure the speed of the proxies, as ratios from one run on this machine.
 
     python benchmarks/proxies.py [--repeats 3] [--archs 0:18]
     python benchmarks/proxies.py --count [--archs 6:9]
@@ -9,7 +9,8 @@
    norm, the cheapest loop possible. The latter is the kernel of `reading=fixed`; the run checks it in float64.
 3. Peak memory of a process that computes the kernel of 64 samples for the network of 1.5 million parameters.
 
-Building is excluded. The results are medians over architectures; for each, the best of `repeats` times counts.
+Building the networks is not timed. The results are medians over architectures; for each, the best of `repeats` times
+counts.
 
 `--count` counts instead of timing: multiply-adds of convolutions and matrix products, forward and backward, of every
 proxy alone and of what it adds after the others, in units of a forward pass of 64 images. The counts have no noise, but
@@ -31,7 +32,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from dextr import CELLS, format_official, measure_best  # the script beside this one
+from dextr import CELLS, format_official_string, measure_best_seconds  # the script beside this one
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -60,9 +61,8 @@ def main() -> None:
         return
     rows = []
     for cell in cells:
-        row = measure_kernel(build_network(cell), options.repeats) | compare_alone_and_together(
-            build_network(cell), options.repeats
-        )
+        row = measure_kernel(build_network(cell), options.repeats)
+        row |= compare_alone_and_together(build_network(cell), options.repeats)
         rows.append(row)
         print(cell, {key: round(value, 3) for key, value in row.items()}, flush=True)
     print(f"{len(rows)} NAS-Bench-201 networks, {os.cpu_count()} cores ({platform.machine()}), "
@@ -87,7 +87,7 @@ def main() -> None:
 def build_network(cell: str) -> nn.Module:
     space = load_space("nasbench201")
     torch.manual_seed(0)
-    return space.build(space.parse(format_official(cell)))
+    return space.build(space.parse(format_official_string(cell)))
 
 
 def make_images(samples: int) -> Batch:
@@ -102,7 +102,7 @@ def compare_alone_and_together(model: nn.Module, repeats: int) -> dict[str, floa
     batch = make_images(256)
 
     def time_fresh_probe(names: list[str]) -> float:
-        return measure_best(lambda: score_proxies(names, Probe(model, batch)), repeats)
+        return measure_best_seconds(lambda: score_proxies(names, Probe(model, batch)), repeats)
 
     return {
         "alone": sum(time_fresh_probe([name]) for name in NAMES),
@@ -139,9 +139,9 @@ class MultiplyAddCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def count_multiply_adds(function: Callable[[], object]) -> int:
-    with MultiplyAddCounter() as counted:
+    with MultiplyAddCounter() as counter:
         function()
-    return int(counted.total)
+    return int(counter.total)
 
 
 def print_counts(cell: str) -> None:
@@ -166,14 +166,18 @@ def measure_kernel(model: nn.Module, repeats: int) -> dict[str, float]:
     check_kernel(deepcopy(model).double(), make_images(8))
     batch = make_images(64)
     return {
-        "kernel": measure_best(lambda: score_proxies(list(KERNEL), Probe(model, batch)), repeats),
-        "fixed kernel": measure_best(
+        "kernel": measure_best_seconds(
+            lambda: score_proxies(list(KERNEL), Probe(model, batch)), repeats
+        ),
+        "fixed kernel": measure_best_seconds(
             lambda: Probe(model, batch).kernel("label", "layers", "fixed"), repeats
         ),
-        "loop through the batch": measure_best(
+        "loop through the batch": measure_best_seconds(
             lambda: compute_kernel_through_batch(model, batch), 1
         ),
-        "loop of samples": measure_best(lambda: compute_kernel_by_sample(model, batch), repeats),
+        "loop of samples": measure_best_seconds(
+            lambda: compute_kernel_by_sample(model, batch), repeats
+        ),
     }
 
 

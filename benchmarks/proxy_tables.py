@@ -32,7 +32,8 @@ PAPER = {  # HNAS, Table 4, NAS-Bench-201, Spearman
     ("synflow", "trace"): 0.49,
     ("naswot", "trace"): 0.32,
 }
-THEIR_NAMES = {"jacob_cov": "jacov", "naswot": "nwot"}  # where the third party's differ
+# Names of proxies that the third party calls differently.
+THEIR_NAMES = {"jacob_cov": "jacov", "naswot": "nwot"}
 COLUMNS = ["arch", "proxy", "seed", "value", "error", "seconds"]
 
 
@@ -59,20 +60,25 @@ def print_accuracy_table(scores: pd.DataFrame, accuracy: "pd.Series[float]") -> 
     print("| proxy | Spearman | Kendall | n | failed |\n|---|---|---|---|---|")
     rows = []
     for name, proxy_scores in scores.groupby("proxy"):
-        good = proxy_scores.dropna(subset=["value"])
+        scored = proxy_scores.dropna(subset=["value"])
         sign = 1 if PROXIES[str(name)].higher_is_better else -1
-        truth = accuracy.loc[good.arch].to_numpy()
-        rho, tau = (sign * f(good.value, truth).statistic for f in (spearmanr, kendalltau))
+        truth = accuracy.loc[scored.arch].to_numpy()
+        rho = sign * spearmanr(scored.value, truth).statistic
+        tau = sign * kendalltau(scored.value, truth).statistic
         reasons = ", ".join(f"{n} {kind}" for kind, n in proxy_scores.error.value_counts().items())
-        rows.append((rho, f"| {name} | {rho:.3f} | {tau:.3f} | {len(good)} | {reasons} |"))
-    print(
-        "\n".join(line for _, line in sorted(rows, key=lambda row: -np.nan_to_num(row[0], nan=-1))),
-        end="\n\n",
-    )
+        rows.append((rho, f"| {name} | {rho:.3f} | {tau:.3f} | {len(scored)} | {reasons} |"))
+    # A constant score has no correlation and comes last.
+    for _, line in sorted(rows, key=lambda row: -np.nan_to_num(row[0], nan=-1)):
+        print(line)
+    print()
 
 
 def print_agreement_table(scores: pd.DataFrame) -> None:
-    """Use the absolute value of GraSP, as in HNAS; grad is over all parameters and, as in its code, by layer."""
+    """Print the rank correlations between metrics.
+
+    GraSP is taken as its absolute value, as in HNAS. `grad` is over all parameters; in the code of HNAS it is
+    a sum of norms per layer, which is our `grad_norm`.
+    """
     table = scores.pivot(index="arch", columns="proxy", values="value")
     table["grasp"] = table["grasp"].abs()
     print("## HNAS, Table 4: Spearman between two metrics, NAS-Bench-201\n")
@@ -97,16 +103,19 @@ def print_third_party_table(
     for name in table:
         column = THEIR_NAMES.get(str(name), str(name))
         their_scores = theirs[["index", "run", column]].dropna()
-        both = their_scores.merge(
+        ours_and_theirs = their_scores.merge(
             table[name].rename("ours"), left_on="index", right_index=True
         ).dropna()
         runs = their_scores.pivot_table(index="index", columns="run", values=column)
         pairs = pd.concat(
             [runs[[a, b]].dropna().set_axis(["x", "y"], axis=1) for a, b in combinations(runs, 2)]
         )
-        rho = correlate(both.ours, both[column])
-        own = correlate(pairs.x, pairs.y)
-        print(f"| {name} | {rho:.3f} | {len(both)} | {own:.3f} | {len(pairs)} | {own - rho:+.3f} |")
+        with_ours = correlate(ours_and_theirs.ours, ours_and_theirs[column])
+        with_themselves = correlate(pairs.x, pairs.y)
+        print(
+            f"| {name} | {with_ours:.3f} | {len(ours_and_theirs)} | {with_themselves:.3f} | "
+            f"{len(pairs)} | {with_themselves - with_ours:+.3f} |"
+        )
 
 
 def correlate(x: "pd.Series[float]", y: "pd.Series[float]") -> float:

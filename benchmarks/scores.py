@@ -2,8 +2,9 @@
 
     python benchmarks/scores.py TABLE --archs agreement --device cuda --shard 0/8 > scores_0.csv
 
-TABLE is the benchmark's CSV with columns index and arch_str. `--archs agreement` uses the architectures of a second CSV
-with a column index (`--indices`), `--archs random:500` samples with seed 0. Shards split the work among processes.
+TABLE is the benchmark's CSV with columns index and arch_str. `--archs agreement` scores the architectures whose index is
+in a second CSV with a column index (`--indices`), `--archs random:500` samples with seed 0. Shards split the work among
+processes.
 """
 
 import argparse
@@ -41,9 +42,11 @@ def main() -> None:
     part, parts = map(int, options.shard.split("/"))
     out = csv.writer(sys.stdout)
     for records in evaluate(list_architectures(options)[part::parts]):
-        for r in records:
-            seconds = round(r.measure_seconds, 4)
-            out.writerow([str(r.arch), r.proxy, r.seed, r.value, r.error and r.error.kind, seconds])
+        for record in records:
+            kind = None if record.error is None else record.error.kind
+            seconds = round(record.measure_seconds, 4)
+            row = [str(record.arch), record.proxy, record.seed, record.value, kind, seconds]
+            out.writerow(row)
 
 
 def list_architectures(options: argparse.Namespace) -> list[Arch]:
@@ -52,8 +55,9 @@ def list_architectures(options: argparse.Namespace) -> list[Arch]:
     kind, _, count = options.archs.partition(":")
     if kind == "random":
         return list(RandomSearch(space, make_generator("correlation", 0)).ask(int(count)))
-    strings = pd.read_csv(options.table).set_index("index")["arch_str"]
-    return [space.parse(strings[i]) for i in sorted(pd.read_csv(options.indices)["index"].unique())]
+    texts = pd.read_csv(options.table).set_index("index")["arch_str"]
+    indices = pd.read_csv(options.indices)["index"].unique()
+    return [space.parse(texts[index]) for index in sorted(indices)]
 
 
 def parse_options() -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""The cost of a search beside scoring: proposing, checking limits, reading and writing the store, bookkeeping.
+"""Measure what a search costs beside scoring: proposals, limits, reading and writing the store, bookkeeping.
 
     python benchmarks/strategies.py [--space nasbench201 ...] [--networks 500] [--scored 12]
 
@@ -81,19 +81,14 @@ def parse_options() -> argparse.Namespace:
 
 
 def measure_scoring(name: str, count: int) -> float:
-    """Return the seconds to build a network and to score it by dextr, after a first one for warm-up."""
+    """Return the seconds to build and score one network by dextr; a first network is for warm-up."""
     space = load_space(name)
     proxy = load_proxy("dextr")
     samples = SeedBatches.for_proxies(load_data("noise", space.task), [proxy], (0,))
     rng = make_generator("strategies", name)
     archs = [space.sample(rng) for _ in range(count + 1)]
-    evaluate = ProxyEvaluator(
-        samples,
-        [proxy],
-        InlineExecutor(
-            WorkerSetup(name, ("dextr",), space.task, samples.draw_largest_batches()).open_worker()
-        ),
-    )
+    setup = WorkerSetup(name, ("dextr",), space.task, samples.draw_largest_batches())
+    evaluate = ProxyEvaluator(samples, [proxy], InlineExecutor(setup.open_worker()))
     list(evaluate(archs[:1]))
     records = [record for arch_records in evaluate(archs[1:]) for record in arch_records]
     return sum(record.build_seconds + record.measure_seconds for record in records) / len(records)

@@ -1,4 +1,4 @@
-"""Training on a GPU: the speed of the loop, and the accuracy of a small network that was found without labels.
+"""Measure training on a GPU: the speed of the loop, and the accuracy of a small network that was found without labels.
 
     python benchmarks/training.py --part throughput [--device cuda] [--workers 4 8 16] [--steps 150]
     python benchmarks/training.py --part cifar --stage search [--minutes 5] [--workers 2]
@@ -146,13 +146,13 @@ def measure_throughput(options: argparse.Namespace) -> None:
     print(
         f"`{subject.arch}`: {size:,} parameters, batches of {batch}, {options.steps} steps timed\n"
     )
-    print(f"| loop | images/s | times the fastest plain loop |\n|{'---|' * 3}")
+    print(f"| loop | images/s | relative to the fastest plain loop |\n|{'---|' * 3}")
     with fastest_kernels(options.device):
         worker_counts = options.workers or [4, 8]
-        rates = [
-            batch * measure_rate(run_plain_steps(options, subject, recipe, workers), options)
-            for workers in worker_counts
-        ]
+        rates = []
+        for workers in worker_counts:
+            steps = run_plain_steps(options, subject, recipe, workers)
+            rates.append(batch * measure_rate(steps, options))
         fastest = max(rates)
         for workers, rate in zip(worker_counts, rates, strict=True):
             print(
@@ -176,6 +176,7 @@ def measure_rate(steps: Iterator[None], options: argparse.Namespace) -> float:
     """Return the number of steps per second."""
 
     def run_steps(number: int) -> float:
+        """Run some steps and return the time of the clock at their end."""
         for _ in islice(steps, number):
             pass
         if options.device.startswith("cuda"):
@@ -183,7 +184,8 @@ def measure_rate(steps: Iterator[None], options: argparse.Namespace) -> float:
         return perf_counter()
 
     start = run_steps(max(5, options.steps // 5))
-    return int(options.steps) / (run_steps(options.steps) - start)
+    end = run_steps(options.steps)
+    return int(options.steps) / (end - start)
 
 
 def run_our_steps(
@@ -318,11 +320,11 @@ def estimate_epochs(options: argparse.Namespace) -> None:
         subject = resolve_subject(
             arch, facts["space"], options.data, recipe, None, options.device, options.data_root
         )
+        sample_count = len(subject.source.parts[TRAIN])
         with fastest_kernels(options.device):
-            rate = measure_rate(run_our_steps(options, subject, recipe), options) * min(
-                recipe.batch, len(subject.source.parts[TRAIN])
-            )
-        epochs = int(0.8 * 60 * options.minutes * rate / len(subject.source.parts[TRAIN]))
+            steps_per_second = measure_rate(run_our_steps(options, subject, recipe), options)
+        rate = steps_per_second * min(recipe.batch, sample_count)
+        epochs = int(0.8 * 60 * options.minutes * rate / sample_count)
         print(f"| {name} | {rate:,.0f} | {epochs} |", flush=True)
 
 
@@ -344,10 +346,9 @@ def train_networks(options: argparse.Namespace) -> None:
                 printed_epochs.add(epoch)
                 loss = event.metrics["loss"] or 0
                 accuracy = event.metrics["val_accuracy"] or 0
-                reached = f"loss {loss:.3f}, val {100 * accuracy:.2f} %"
                 print(
                     f"{name}: epoch {epoch} of {event.metrics['epochs']}, "
-                    f"{perf_counter() - start:.0f} s, {reached}",
+                    f"{perf_counter() - start:.0f} s, loss {loss:.3f}, val {100 * accuracy:.2f} %",
                     flush=True,
                 )
 

@@ -7,8 +7,8 @@ for pages whose numbers come from other commands and were written down by hand. 
 line: its row, its column, its value, and a standard deviation or an interval if the cell has one. The command is
 the first one on the page.
 
-Numbers that are in sentences only are added by hand, as lines with the note "from the text of the page". They
-stay when the script is run again.
+Numbers that occur only in sentences are added by hand, as lines with the note "from the text of the page". The
+script keeps these lines when it is run again.
 """
 
 import argparse
@@ -87,15 +87,15 @@ def read_lines(text: str) -> list[TableLine]:
 def find_tables(text: str) -> list[list[list[str]]]:
     """Return the cells of all Markdown tables; the row of dashes is left out."""
     tables: list[list[list[str]]] = []
-    inside = False
+    is_in_table = False
     for row in text.splitlines():
         if not row.startswith("|"):
-            inside = False
+            is_in_table = False
             continue
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
-        if not inside:
+        if not is_in_table:
             tables.append([])
-            inside = True
+            is_in_table = True
         if not all(re.fullmatch(r":?-+:?", cell) for cell in cells):
             tables[-1].append(cells)
     return tables
@@ -113,18 +113,24 @@ def read_cell(what: str, cell: str) -> TableLine | None:
     interval = INTERVAL.search(cell)
     value = VALUE.match(cell)
     if spread:
-        return TableLine(what, None, parse(spread[1]), spread=parse(spread[2]), note=cell)
+        return TableLine(
+            what, None, parse_number(spread[1]), spread=parse_number(spread[2]), note=cell
+        )
     if interval and not (value and "(" in cell):
-        return TableLine(what, None, None, parse(interval[1]), parse(interval[2]))
+        return TableLine(what, None, None, parse_number(interval[1]), parse_number(interval[2]))
     if not value:
         return None
     if interval:
-        return TableLine(what, None, parse(value[1]), parse(interval[1]), parse(interval[2]))
+        return TableLine(
+            what, None, parse_number(value[1]), parse_number(interval[1]), parse_number(interval[2])
+        )
     rest = cell[value.end() :].strip(" *")
-    return TableLine(what, None, parse(value[1]), note=cell if re.search(r"\d", rest) else "")
+    return TableLine(
+        what, None, parse_number(value[1]), note=cell if re.search(r"\d", rest) else ""
+    )
 
 
-def parse(number: str) -> float:
+def parse_number(number: str) -> float:
     return float(number.replace(",", "").replace("\u2212", "-"))
 
 

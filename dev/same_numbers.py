@@ -6,9 +6,10 @@ A change that must not move any number (a redesign, a renaming) is checked like 
     python dev/same_numbers.py keep after.json --archs before.json
     python dev/same_numbers.py compare before.json after.json
 
-`keep` scores ten architectures of every space with every proxy at small size, runs three searches, one training and one
-benchmark, all through the command line, and writes every value with all its digits. It takes more than an
-hour on one core, writes as it goes, and resumes. `compare` lists every difference and exits with 1 if there is one.
+`keep` scores ten small architectures of every space with every proxy on small inputs, runs three searches, one training
+and one benchmark, all through the command line, and writes every value with all its digits. It takes more than an hour
+on one core and writes after every step; the same command resumes. `compare` lists every difference and exits with 1 if
+there is one.
 """
 
 import argparse
@@ -102,13 +103,14 @@ def sample_archs(space_name: str) -> list[str]:
 
 
 def collect_values(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Return values by architecture, proxy and seed, or the text of a failure. `repr` keeps all digits of a float."""
+    """Return the values, or the texts of failures, by architecture, proxy and seed."""
     values = {}
     for row in rows:
         name = f"{row['arch']} | {row['proxy']} | seed {row['seed']}"
         if row["value"] is None:
             values[name] = f"failure: {row['error']}"
         else:
+            # `repr` keeps all digits of a float.
             values[name] = repr(row["value"])
     return values
 
@@ -136,23 +138,13 @@ def keep_numbers(out: Path, archs_from: Path | None) -> None:
             numbers["archs"].setdefault(space, earlier_archs.get(space) or sample_archs(space))
             if f"scores of {space}" in numbers:
                 continue
-            arguments = [
-                "score",
-                *numbers["archs"][space],
-                "--space",
-                space,
-                "--proxy",
-                ",".join(proxies),
-            ]
-            if space not in TABLE_SPACES:
-                arguments += [
-                    "--input-shape",
-                    INPUT_SHAPES.get(space, DEFAULT_SHAPE),
-                    "--data",
-                    "noise",
-                ]
-            else:
+            arguments = ["score", *numbers["archs"][space], "--space", space]
+            arguments += ["--proxy", ",".join(proxies)]
+            if space in TABLE_SPACES:
                 arguments += ["--data", "clicks:rows=400"]
+            else:
+                shape = INPUT_SHAPES.get(space, DEFAULT_SHAPE)
+                arguments += ["--input-shape", shape, "--data", "noise"]
             save(f"scores of {space}", collect_values(run_command(arguments, folder)))
         for name, arguments in SEARCHES.items():
             if f"search {name}" not in numbers:
@@ -169,31 +161,18 @@ def keep_numbers(out: Path, archs_from: Path | None) -> None:
                     (epoch["loss"], epoch["val_loss"], epoch["val_accuracy"])
                 )
             save("training", values)
-        table = [
-            "data",
-            "import",
-            "nasbench201",
-            str(SHARED / "nasbench201"),
-            "--data-root",
-            str(folder / "data"),
-        ]
         if "bench" not in numbers and SHARED.is_dir():
-            run_command(table, folder)
-            arguments = [
-                "bench",
-                *BENCH,
-                "--data-root",
-                str(folder / "data"),
-                "--run",
-                str(folder / "bench"),
-            ]
-            rows = run_command(arguments, folder)
+            data_root = ["--data-root", str(folder / "data")]
+            table = ["nasbench201", str(SHARED / "nasbench201")]
+            run_command(["data", "import", *table, *data_root], folder)
+            run = ["--run", str(folder / "bench")]
+            rows = run_command(["bench", *BENCH, *data_root, *run], folder)
             save("bench", {row["proxy"]: repr(row["spearman"]) for row in rows})
     print(f"kept in {out}")
 
 
 def drop_detail(value: str | None) -> str | None:
-    """Reduce a failure to its kind: its sentence may be worded differently."""
+    """Reduce a failure to its kind, because the two versions may word its reason differently."""
     if value is None or not value.startswith("failure: "):
         return value
     return ":".join(value.split(":")[:2])

@@ -142,15 +142,15 @@ def run_page(page: Path, folder: Path) -> list[str]:
         "UNTRAINED_DATA": str(folder / ".data"),
         "XDG_CACHE_HOME": str(folder / ".cache"),
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, __file__, "--run", page],
         cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
     )
-    if done.returncode:
-        raise RuntimeError(f"{page.name} failed:\n{done.stdout}\n{done.stderr}")
+    if process.returncode:
+        raise RuntimeError(f"{page.name} failed:\n{process.stdout}\n{process.stderr}")
     outputs: list[str] = json.loads((folder / ".outputs.json").read_text())
     return outputs
 
@@ -201,10 +201,10 @@ def run_command(command: str) -> str:
     words = shlex.split(command)
     if words[0] == "untrained" and not {"|", ">", "&&"}.intersection(words):
         return run_untrained(words)
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"`{command}` failed:\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+    process = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    if process.returncode:
+        raise RuntimeError(f"`{command}` failed:\n{process.stdout}\n{process.stderr}")
+    return process.stdout
 
 
 def run_untrained(words: list[str]) -> str:

@@ -83,7 +83,7 @@ def test_the_one_command_is_compared_planned_resumed_and_reported(tmp_path, monk
     assert (out / "one-command.md").read_text() == page
 
 
-def test_the_report_of_the_one_command_says_which_bars_are_met(tmp_path, monkeypatch, capsys):
+def test_the_report_of_the_one_command_says_which_goals_are_met(tmp_path, monkeypatch, capsys):
     rows = {}
     accuracies = {("a", "command"): 0.75, ("a", "ResNet-18"): 0.70, ("a", "MobileNetV2"): 0.72,
                   ("b", "command"): 0.60, ("b", "ResNet-18"): 0.65}  # fmt: skip
@@ -96,10 +96,10 @@ def test_the_report_of_the_one_command_says_which_bars_are_met(tmp_path, monkeyp
     shown = capsys.readouterr().out
     # Standard error of a difference: sqrt(0.75 x 0.25 / 1000 + 0.72 x 0.28 / 1000) = 1.97 points.
     assert "| a, 1M, seed 0, 5m | 75.0 | x | MobileNetV2 72.0 | +3.0 | 2.0 |" in shown
-    assert "1 of 2 cases (50 %; the bar is 95 %)" in shown
+    assert "1 of 2 cases (50 %; the goal is 95 %)" in shown
     # The mean of +3 and -5; Student's interval of two values is 12.7 x 4.
     assert "mean difference on pictures: -1.0 points (95 % interval -51.8 to +49.8" in shown
-    assert "by more than one standard error: 1 (the bar is 0)" in shown
+    assert "by more than one standard error: 1 (the goal is 0)" in shown
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

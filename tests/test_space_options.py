@@ -192,9 +192,9 @@ def test_mutants_differ_are_near_and_in_the_range(numbers):
     parent = numbers.sample(rng)
     mutants = [numbers.mutate(parent, rng) for _ in range(400)]
     assert all(numbers.find(mutant) == mutant != parent for mutant in mutants)
-    middle = numbers.read_position(0.5)
+    middle = numbers.get_number_at(0.5)
     moves = [
-        abs(numbers.find_position(numbers.mutate(middle, rng)) - numbers.find_position(middle))
+        abs(numbers.get_position_of(numbers.mutate(middle, rng)) - numbers.get_position_of(middle))
         for _ in range(400)
     ]
     # Half of a normal distribution lies within 0.67 deviations, which are 0.2 of the range; two

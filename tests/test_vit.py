@@ -5,7 +5,7 @@ import torch
 
 from untrained.probe import Probe
 from untrained.spaces import load_space
-from untrained.spaces.vit import ConvPositions, TokenPlan, TransformerLayer, count_halvings
+from untrained.spaces.vit import ConvPositions, TransformerLayer, TransformerPlan, count_halvings
 from untrained.types import Batch, Task
 
 space = load_space("vit")
@@ -39,16 +39,16 @@ def test_pictures_are_halved_to_at_most_the_grid(side, grid, halvings):
 def test_both_stems_make_the_same_number_of_tokens(grid):
     task = make_task(32)
     for stem in ("patch", "conv"):
-        plan = TokenPlan.make(make_arch(stem, grid), task)
+        plan = TransformerPlan.make(make_arch(stem, grid), task)
         maps = space.build(make_arch(stem, grid), task).stem(torch.zeros(1, 3, 32, 32))
         assert maps.shape == (1, 32, grid, grid)
         assert (plan.rows, plan.columns) == (grid, grid)
 
 
 def test_the_convolutions_of_a_stem_double_their_width():
-    assert TokenPlan.make(make_arch("conv", 4), make_task(32)).stem_widths == (8, 16, 32)
+    assert TransformerPlan.make(make_arch("conv", 4), make_task(32)).stem_widths == (8, 16, 32)
     # Narrower ones have 8 channels.
-    assert TokenPlan.make(make_arch("conv", 4), make_task(64)).stem_widths == (8, 8, 16, 32)
+    assert TransformerPlan.make(make_arch("conv", 4), make_task(64)).stem_widths == (8, 8, 16, 32)
 
 
 def test_parameters_and_multiply_adds_by_hand():

@@ -19,7 +19,7 @@ from untrained.spaces.zennas.network import ZenBlock, adapt_blocks
 from untrained.spaces.zennas.structure import make_blocks
 from untrained.types import Arch, Task
 
-GOOD = mobilenetv2.INITIAL["imagenet"]
+GOOD = mobilenetv2.INITIAL_STRUCTURES["imagenet"]
 both = pytest.mark.parametrize("name", ["mobilenetv2", "zen_resnet"])
 mobile = load_space("mobilenetv2")
 resnet = load_space("zen_resnet")

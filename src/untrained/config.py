@@ -249,7 +249,7 @@ class SearchConfig:
         screen: Cheap proxies that select the architectures to score with `proxy`.
         keep: Share of the architectures that pass the screen.
         also: Additional proxies to record. Only strategies with several objectives optimise them.
-        validate: How a strategy with a pool selects among its few final candidates:
+        validate: How the strategies hnas and best_of_pool validate their final candidates:
             "table:cifar10_val_12" or "training(epochs=3,samples=1500)".
         warm_up: Training on a share of the data before networks are scored: "10%".
         confirm: Size N of the groups that are trained briefly at the end; 0 for no such trainings.

@@ -102,7 +102,7 @@ def hold_lock(path: Path) -> Iterator[int | None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileExistsError:
         descriptor = os.open(path, flags, 0o666)
-        is_free = _is_abandoned(descriptor) and _is_open_at(descriptor, path)
+        is_free = _lock_if_abandoned(descriptor) and _is_open_at(descriptor, path)
     try:
         if is_free:
             yield descriptor
@@ -114,13 +114,13 @@ def hold_lock(path: Path) -> Iterator[int | None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a running process holds the lock of a file, see `hold_lock`."""
+    """Return whether a running process holds the lock of a file (see `hold_lock`)."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
-        return not _is_abandoned(descriptor)
+        return not _lock_if_abandoned(descriptor)
     finally:
         os.close(descriptor)
 
@@ -142,7 +142,7 @@ def remove_leftovers(folder: Path, pattern: str, remove: Callable[[Path], object
             mode = os.O_RDONLY if leftover.is_dir() else os.O_RDWR
             descriptor = os.open(leftover, mode | os.O_NOFOLLOW)
             try:
-                if _is_abandoned(descriptor):
+                if _lock_if_abandoned(descriptor):
                     remove(leftover)
             finally:
                 os.close(descriptor)
@@ -173,14 +173,14 @@ def _is_open_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _is_abandoned(descriptor: int) -> bool:
-    """Return whether no running process writes an open file or folder; if so, lock it."""
+def _lock_if_abandoned(descriptor: int) -> bool:
+    """Lock an open file or folder and return True, unless a running process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        # The file system has no locks.
+        # The file system has no locks, so the age decides.
         return time.time() - os.fstat(descriptor).st_mtime > _SECONDS_UNTIL_ABANDONED
     return True
 

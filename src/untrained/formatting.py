@@ -1,6 +1,6 @@
 """Write numbers as people read them: `1.07 M`, `1 min 12 s`, `1 epoch`, columns that line up.
 
-Knows nothing about HTML, SVG or the meaning of a number.
+The functions return plain text, without HTML or SVG.
 """
 
 from collections.abc import Callable, Sequence

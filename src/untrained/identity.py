@@ -77,8 +77,8 @@ def _add_tensor(digest: "hashlib._Hash", tensor: "Tensor") -> None:
 
     digest.update(f"{tuple(tensor.shape)} {tensor.dtype}\n".encode())
     plain_tensor = tensor.detach().cpu()
-    # An expanded tensor of one element has a stride of 0, counts as contiguous, but has no bytes to
-    # view. A copy in the contiguous format always has.
+    # An expanded tensor of one element has a stride of 0. It counts as contiguous, but cannot be
+    # viewed as bytes. A copy in the contiguous format can always be viewed.
     if not plain_tensor.is_contiguous() or 0 in plain_tensor.stride():
         plain_tensor = plain_tensor.clone(memory_format=torch.contiguous_format)
     if plain_tensor.numel():

@@ -185,10 +185,10 @@ def incomplete_reference_error(name: str, what: str) -> UsageError:
 
 
 def find_path_error(text: str) -> UsageError | None:
-    """Make the error for a path where an architecture is expected.
+    """Make the error for a text that looks like a path although an architecture is expected.
 
     Returns:
-        None if the text does not look like a path.
+        The error; None if the text does not look like a path.
     """
     if text.endswith(".py"):
         return UsageError(
@@ -299,7 +299,7 @@ def find_code_of_name(name: str) -> UserCode | None:
     """Find the user's files that a name such as `./mine.py:mynet(depth=2)` refers to.
 
     Returns:
-        None for a registered name.
+        The files; None for a registered name.
     """
     base, _ = parse_call(name)
     if not is_reference(base):

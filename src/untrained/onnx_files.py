@@ -82,8 +82,8 @@ def write_onnx(
             external_data=False,
             verbose=False,
         )
-    written = onnx.load(str(path), load_external_data=False)
-    return int(written.opset_import[0].version)
+    model = onnx.load(str(path), load_external_data=False)
+    return int(model.opset_import[0].version)
 
 
 def write_traced_onnx(network: nn.Module, samples: Tensor, path: Path) -> None:
@@ -154,9 +154,9 @@ def _silence_exporter() -> Iterator[None]:
     level_before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
+        with warnings.catch_warnings(), open(os.devnull, "w") as devnull:
             warnings.simplefilter("ignore")
-            with redirect_stdout(nowhere), redirect_stderr(nowhere):
+            with redirect_stdout(devnull), redirect_stderr(devnull):
                 yield
     finally:
         logging.disable(level_before)

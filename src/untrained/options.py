@@ -98,7 +98,7 @@ def describe_hint(hint: Any) -> str:
     kind = get_origin(hint)
     if kind is Annotated:
         base, *limits = get_args(hint)
-        return describe_hint(base) + "".join(_describe_limits(limit) for limit in limits)
+        return describe_hint(base) + "".join(_describe_limit(limit) for limit in limits)
     if kind is Literal:
         choices = [str(choice) for choice in get_args(hint) if choice != ""]
         return "one of " + ", ".join(choices)
@@ -123,7 +123,7 @@ def _is_within(value: object, limit: object) -> bool:
     return limit.least <= value <= limit.most
 
 
-def _describe_limits(limit: object) -> str:
+def _describe_limit(limit: object) -> str:
     if not isinstance(limit, Between):
         return ""
     if limit.most == inf:

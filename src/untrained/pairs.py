@@ -15,10 +15,10 @@ def format_pairs(pairs: Iterable[tuple[str, int | float | str]]) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a text needs no quotes: a comma is inside of brackets, if there is one."""
+    """Return whether a text needs no quotes: it has no comma, or only commas inside brackets."""
     if not text.isprintable() or text != text.strip() or set(text) & set("'\""):
         return False
-    # The comma that follows the value must be found as well.
+    # An unclosed bracket would hide the comma that follows the value.
     parts = [part for _, part in split_pairs(f"{text},")]
     return parts == [text, ""]
 

@@ -51,7 +51,8 @@ class Progress:
 
 ProgressCallback = Callable[[Progress], None]
 
-# Data are loaded in many places. A context variable saves their callers a callback parameter.
+# Data are loaded in many places. With a context variable, the functions that load them need no
+# callback parameter.
 _CALLBACK: ContextVar[ProgressCallback | None] = ContextVar("progress_callback", default=None)
 
 

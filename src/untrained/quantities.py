@@ -151,9 +151,9 @@ def parse_duration(text: object) -> float:
             f"invalid duration {show_value(text)}; write it as text: '90s', '10m' or '1h30m'"
         )
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
-    recognised = "".join(amount + unit for amount, unit in parts)
+    recognised_text = "".join(amount + unit for amount, unit in parts)
     without_spaces = re.sub(r"\s", "", text.lower())
-    if not parts or recognised != without_spaces:
+    if not parts or recognised_text != without_spaces:
         raise UsageError(f"invalid duration {show_value(text)}; write 90s, 10m or 1h30m")
 
     total = 0.0

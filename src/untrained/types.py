@@ -62,11 +62,11 @@ class TaskKind:
     Attributes:
         name: "binary", "classification" or "regression".
         loss: The loss that networks are trained and scored with.
-        loss_title: The loss in words, of which lower is better.
+        loss_title: The loss in words; lower is better.
         error_title: Heading of the loss in tables. It is the loss itself, or the root of the mean
             squared error in the unit of the label.
         quality: Key of the metric that is shown beside the loss; higher is better.
-        quality_title: Its name.
+        quality_title: The name of that metric in tables.
     """
 
     name: str
@@ -112,8 +112,8 @@ class Task:
         loss: "cross_entropy" for classes, "bce" for one logit per sample, "mse" for numbers.
         vocabularies: Number of categories of each categorical column; empty for images.
         target_mean: Mean of the label of a regression. Networks predict standardised labels, so a
-            prediction times `target_std` plus `target_mean` is in the unit of the label. Both are
-            not in the key of a score, which contains the standardised labels themselves.
+            prediction times `target_std` plus `target_mean` is in the unit of the label. Neither is
+            part of the key of a score: its fingerprint of the data covers the standardised labels.
         target_std: Standard deviation of the label of a regression.
     """
 
@@ -204,7 +204,7 @@ class Failure:
 
     @property
     def is_transient(self) -> bool:
-        """Whether the machine failed and not the network, so that another run should try again."""
+        """Whether the machine caused the failure, so that another run should try again."""
         return self.kind in TRANSIENT_FAILURES
 
     def __str__(self) -> str:
@@ -313,7 +313,7 @@ class RecordFacts(TypedDict, total=False):
 
 
 class RecordRow(TypedDict):
-    """A record as plain columns: the key and the result of its request, and what it took."""
+    """A record as plain columns: the key of its request, the result, and what measuring it cost."""
 
     space: str
     arch: str
@@ -351,7 +351,7 @@ class Record:
         transfer_seconds: Time to move the network and the samples to the device.
         measure_seconds: Time to compute the proxy.
         peak_bytes: Peak memory of the device with this network; None if unknown.
-        together: Number of networks that were measured in the same kernels; not stored.
+        networks_in_batch: Number of networks that were measured in the same kernels; not stored.
     """
 
     request: ScoreRequest
@@ -362,7 +362,7 @@ class Record:
     transfer_seconds: float = 0.0
     measure_seconds: float = 0.0
     peak_bytes: int | None = None
-    together: int = field(default=1, compare=False)
+    networks_in_batch: int = field(default=1, compare=False)
 
     def __post_init__(self) -> None:
         if (self.value is None) == (self.error is None):

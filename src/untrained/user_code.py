@@ -58,7 +58,7 @@ class UserCode:
             digest.update(content)
         return digest.hexdigest()
 
-    def module_names(self, file: Path) -> list[str]:
+    def list_module_names(self, file: Path) -> list[str]:
         """Return the names by which a file may be imported, from the root or a folder below it."""
         parts = file.relative_to(self.root).with_suffix("").parts
         if parts[-1] == "__init__":
@@ -71,14 +71,13 @@ def find_user_code(where: str) -> UserCode | None:
 
     Import statements are followed, also those inside functions, if they lead to a file below the
     folder of the first file. Installed packages, the standard library and this package are left
-    out. A module that is installed itself is identified by its own file and the version of its
-    package.
+    out. An installed module is identified by its own file and the version of its package.
 
     Args:
         where: A path, `./file.py`, or a module, `package.module`.
 
     Returns:
-        None for a module of this package, and if there is no such file.
+        The code; None for a module of this package, or if there is no such file.
     """
     if is_path(where):
         main = Path(where).resolve()
@@ -106,10 +105,10 @@ def _locate_module(name: str) -> tuple[Path, Path] | None:
 
     The module is not imported. The result is None if there is no such module.
     """
-    here = Path.cwd()
-    files = _find_module_files(here, name)
+    working_folder = Path.cwd()
+    files = _find_module_files(working_folder, name)
     if files:
-        return files[-1].resolve(), here.resolve()
+        return files[-1].resolve(), working_folder.resolve()
     # `find_spec` would import the parent package of a name with a dot.
     top = name.partition(".")[0]
     try:
@@ -339,7 +338,7 @@ def _find_loaded_modules(code: UserCode) -> dict[str, ModuleType]:
     """Return the loaded modules that come from these files or have the name of one of them."""
     names: set[str] = set()
     for file in code.files:
-        names.update(code.module_names(file))
+        names.update(code.list_module_names(file))
     packages = {name.rpartition(".")[0] for name in names} - {""}
     # Resolving paths is slow, so modules with an unrelated name and path are skipped.
     endings = tuple(f"/{file.name}" for file in code.files)

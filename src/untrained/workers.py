@@ -10,8 +10,9 @@ RAY_LOCAL = "local"  # `--ray local` starts a cluster on this machine
 # More workers would only wait for each other, and each needs memory for its own copy of torch.
 WORKERS_PER_CORE = 4
 
-# This many workers are allowed on any machine, so that a command copied from a larger one runs.
-ALWAYS_ALLOWED = 8
+# Up to this many workers are allowed on every machine, so that a command that was written for a
+# larger machine also runs on a small one.
+ALWAYS_ALLOWED_WORKERS = 8
 
 
 def check_workers(workers: int | None, ray: str | None = None) -> None:
@@ -34,7 +35,7 @@ def check_workers(workers: int | None, ray: str | None = None) -> None:
             f"this machine has {format_count(cores, 'core')}: --workers {cores}"
         )
     is_on_this_machine = ray is None or ray == RAY_LOCAL
-    most = max(ALWAYS_ALLOWED, WORKERS_PER_CORE * cores)
+    most = max(ALWAYS_ALLOWED_WORKERS, WORKERS_PER_CORE * cores)
     if is_on_this_machine and workers > most:
         raise UsageError(
             f"--workers {workers} is too many for this machine, which has "

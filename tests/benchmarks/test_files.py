@@ -172,8 +172,8 @@ def test_contradicting_rows_are_refused():
     rows.add_value("a", score, 1.0)
     rows.add_value("a", score, 2.0)
     rows.add_value("b", score, None)
-    assert rows.columns()[score].tolist()[0] == 1.0
-    assert np.isnan(rows.columns()[score][1])
+    assert rows.make_columns()[score].tolist()[0] == 1.0
+    assert np.isnan(rows.make_columns()[score][1])
 
 
 def test_every_benchmark_names_its_space_and_its_size():

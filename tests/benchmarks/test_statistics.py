@@ -60,7 +60,7 @@ def test_correlations_equal_those_of_scipy(x, y):
 def test_kendall_is_counted_in_blocks(monkeypatch):
     rng = np.random.default_rng(1)
     x, y = rng.integers(50, size=(2, 400)).astype(float)
-    monkeypatch.setattr("untrained.benchmarks.statistics._BLOCK", 999)
+    monkeypatch.setattr("untrained.benchmarks.statistics._MAX_BLOCK_SIZE", 999)
     assert kendall(x, y) == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-12)
 
 
@@ -391,7 +391,7 @@ def test_a_weight_counts_an_architecture_several_times(statistic):
     expected = []
     for draw in draws:
         expected.append(statistic(x[draw], y[draw], [control[draw] for control in controls]))
-    assert statistic.weighted(sample, weights) == pytest.approx(expected, abs=1e-9)
+    assert statistic.compute(sample, weights) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_a_weight_counts_an_architecture_several_times(statistic):
 def test_a_resample_of_one_architecture_has_no_correlation(statistic):
     """Also if the mean of equal values differs from them by rounding."""
     x, y = np.random.default_rng(10).normal(size=(2, 49))
-    assert np.isnan(statistic.weighted(_ScoredSample.make(x, y), 49 * np.eye(49))).all()
+    assert np.isnan(statistic.compute(_ScoredSample.make(x, y), 49 * np.eye(49))).all()
 
 
 @each
@@ -441,7 +441,7 @@ def test_an_interval_depends_on_the_generator_and_hardly_on_the_size_of_blocks(m
     first = bootstrap_interval(spearman, x, y, np.random.default_rng(1))
     assert bootstrap_interval(spearman, x, y, np.random.default_rng(1)) == first
     assert bootstrap_interval(spearman, x, y, np.random.default_rng(2)) != first
-    monkeypatch.setattr("untrained.benchmarks.statistics._BLOCK", 50 * 300)
+    monkeypatch.setattr("untrained.benchmarks.statistics._MAX_BLOCK_SIZE", 50 * 300)
     assert bootstrap_interval(spearman, x, y, np.random.default_rng(1)) == pytest.approx(
         first, abs=0.05
     )

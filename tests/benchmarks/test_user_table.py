@@ -128,7 +128,7 @@ WRONG = {
     "that contain commas in quotation marks",
     "arch,accuracy,accuracy\n": "results.csv has more than one column called accuracy; rename them",
     "arch,accuracy,accuracy_seed0\n8:8:8:8:8,1,1\n8:8:8:8:8,2,1\n16:8:8:8:8,1,1\n64:8:8:8:8,2,2\n": "results.csv has a "
-    "column accuracy_seed0, which is also the name of a seed; rename it",
+    "column accuracy_seed0, which is reserved for the results of one seed; rename it",
     "": "results.csv is empty",
 }  # fmt: skip
 

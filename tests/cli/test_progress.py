@@ -75,12 +75,12 @@ def test_single_networks_before_the_first_batch_are_not_timed():
     messages = {}
     for done in range(1, 60):
         if done < 3:
-            together = 1
+            networks_in_batch = 1
             now = 10.0 + done
         else:
-            together = 16 if done % 7 > 0 else 1
+            networks_in_batch = 16 if done % 7 > 0 else 1
             now = 13.0 + (done - 3) // 16
-        records = [replace(RECORD, together=together)]
+        records = [replace(RECORD, networks_in_batch=networks_in_batch)]
         message = estimate.update(Progress("scoring", done, 1600, done, 1, records), now)
         if message:
             messages[done] = message

@@ -369,7 +369,7 @@ def test_a_table_that_is_not_read_to_its_end_leaves_no_thread(tmp_path, monkeypa
     monkeypatch.setattr(_reader.pcsv, "open_csv", open_and_keep)
     monkeypatch.setattr(_reader, "BLOCK_BYTES", 2**10)
     (tmp_path / "long.csv").write_text("click,a\n" + "1,2\n" * 50_000)
-    blocks = _reader.open_csv(tmp_path / "long.csv").blocks(_reader.BadRows())
+    blocks = _reader.open_csv(tmp_path / "long.csv").read_blocks(_reader.BadRows())
     rows = len(next(blocks)[0])
     blocks.close()
     assert 0 < rows < 1000

@@ -114,7 +114,7 @@ def test_counting_stops_if_a_column_has_too_many_identifiers(monkeypatch):
         counter.add(
             pa.array([f"user {i}" for i in range(start, start + 10_000)]), np.ones(10_000, bool)
         )
-    assert counter.is_full
+    assert counter.is_over_limit
     assert 1000 < counter.distinct < 100_000
     assert [len(array) for array in counter.merge()] == [0, 0]
 
@@ -370,7 +370,7 @@ def test_rows_do_not_depend_on_the_size_of_blocks(path, monkeypatch, tmp_path):
     whole = read_parts(open_table(path))
     monkeypatch.setattr(_reader, "BLOCK_BYTES", 500)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
-    blocks = [block for block, _ in _reader.open_csv(path).blocks(_reader.BadRows())]
+    blocks = [block for block, _ in _reader.open_csv(path).read_blocks(_reader.BadRows())]
     assert len(blocks) > 5
     for name, rows in read_parts(open_table(path)).items():
         assert rows == pytest.approx(whole[name], abs=1e-5)

@@ -252,7 +252,7 @@ def test_an_event_beside_the_last_record_is_handled(open_pool, make_event):
     results.close()
     backend.wait_for_events = wait_for_events
     if make_event is WorkerReady:
-        assert pool._states[1].ready
+        assert pool._states[1].is_ready
     else:
         assert backend.stopped == [1]
     assert score_numbers(pool, [*range(1, 9)]) == expect_values([*range(1, 9)])

@@ -160,7 +160,10 @@ def test_long_blocks_are_split_like_the_official_ones(name):
 @pytest.mark.data
 def test_official_mutations_prefer_the_types_listed_first():
     candidate_lists = read_official("mobilenetv2")["candidate_lists"]
-    assert "".join(one["block"] for one in candidate_lists) == mobilenetv2.INITIAL["imagenet"]
+    assert (
+        "".join(one["block"] for one in candidate_lists)
+        == mobilenetv2.INITIAL_STRUCTURES["imagenet"]
+    )
     candidates_per_type = 504 // 12
     by_type = candidate_lists[1]["by_type"]
     repetitions = [by_type[kind] / candidates_per_type for kind in mobilenetv2.KINDS]
@@ -198,8 +201,8 @@ def test_published_mobile_networks_have_the_published_sizes(name, without, with_
 @pytest.mark.data
 def test_initial_structures_are_the_published_ones_with_one_correction():
     imagenet, cifar = list_entries("zen_resnet")[:2]
-    assert zen_resnet.INITIAL["imagenet"] == imagenet["structure"]
-    assert zen_resnet.INITIAL["cifar"] == cifar["structure"]
+    assert zen_resnet.INITIAL_STRUCTURES["imagenet"] == imagenet["structure"]
+    assert zen_resnet.INITIAL_STRUCTURES["cifar"] == cifar["structure"]
     with pytest.raises(UsageError, match=r"expected 512 \(channels in\)"):
         resnet.parse(imagenet["published_structure_as_written_cannot_run"])
 

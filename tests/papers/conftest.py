@@ -14,7 +14,7 @@ from tests.conftest import find_shared
 from untrained.benchmarks import import_benchmark
 from untrained.papers import (
     dextr_searches,
-    found_cells,
+    discovered_cells,
     hnas_cells,
     nasi_searches,
     samples,
@@ -50,7 +50,7 @@ NASI = {
     "WIDTHS": (2, 4, 8),
     "TABLE_6": {"S1": (7.0, 8.3, 8.0), "S2": (7.3, 8.0, 7.3)},
 }
-FOUND_CELLS = {
+DISCOVERED_CELLS = {
     "DARTS": "darts(channels=4,cells=2)",
     # With two cells there is no normal cell.
     "DARTS_NASI": "darts_nasi(channels=4,cells=3)",
@@ -106,8 +106,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["untrained.spaces.transnas.space"], "MICRO_CODE", (4,))
     monkeypatch.setattr(sigeo_ctr, "SPACES", ("nasrec_small(blocks=1)", "nasrec_full(blocks=1)"))
     monkeypatch.setattr(hnas_cells, "SPACE", "darts(channels=4,cells=2)")
-    for name, value in FOUND_CELLS.items():
-        monkeypatch.setattr(found_cells, name, value)
+    for name, value in DISCOVERED_CELLS.items():
+        monkeypatch.setattr(discovered_cells, name, value)
     for name, value in NASI.items():
         monkeypatch.setattr(nasi_searches, name, value)
     for name, value in DEXTR.items():

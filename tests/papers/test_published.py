@@ -9,7 +9,7 @@ from tests.conftest import find_shared
 from untrained.papers import (
     dextr,
     dextr_figures,
-    found_cells,
+    discovered_cells,
     hnas,
     hnas_ablations,
     hnas_cells,
@@ -257,8 +257,8 @@ def test_curvatures_of_dextr_figure_4_and_sizes_of_nasi_figure_5():
         "ZiCo (curvature =  $7.7 \\times 10^7$ ) and MeCo (curvature =  $5.8 \\times 10^7$ )"
         in text
     )
-    assert found_cells.DEXTR_FIGURE_4 == {"dextr": 1.2e8, "zico": 7.7e7, "meco": 5.8e7}
-    for label, (_, size) in found_cells.NASI_FIGURE_5.items():
+    assert discovered_cells.DEXTR_FIGURE_4 == {"dextr": 1.2e8, "zico": 7.7e7, "meco": 5.8e7}
+    for label, (_, size) in discovered_cells.NASI_FIGURE_5.items():
         (line,) = [
             line
             for line in read_paper("nasi").splitlines()

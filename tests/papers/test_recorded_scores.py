@@ -110,7 +110,7 @@ def test_files_without_samples_are_used_by_architecture_proxy_and_seed(tmp_path,
     # Nothing is measured, so a proxy without scores has none.
     assert np.isnan(read["zen"]).all()
     assert read.failures["zen"] == {"not recorded": 2}
-    assert recorded.used == recorded.used_short == 4
+    assert recorded.used == recorded.used_reduced == 4
     assert "does not say which images" in recorded.describe_use()
 
 

@@ -12,17 +12,17 @@ from untrained.errors import UsageError
 from untrained.papers import EXPERIMENTS
 from untrained.papers.items import ITEMS, PAPER_TITLES
 from untrained.papers.results import (
-    FOLD_FROM,
+    MIN_FOLDED_LINES,
     ResultsPage,
     count_verdicts,
     find_key_line,
     format_block,
     has_runs,
     main,
-    publish,
+    publish_run,
     read_pages,
     render_index,
-    summarise,
+    summarise_pages,
 )
 from untrained.reports.reproduction_result import ReproductionResult, TableLine
 
@@ -31,7 +31,7 @@ README = RESULTS.parents[1] / "README.md"
 # The files of these pages were written by scripts, in forms of their own.
 OWN_FORM = ("few-trainings", "performance")
 PAGES = sorted(path.stem for path in RESULTS.glob("*.md") if path.stem not in ("index", *OWN_FORM))
-SUMMARY = summarise(read_pages(RESULTS))
+SUMMARY = summarise_pages(read_pages(RESULTS))
 # Every item of the papers, counted in their texts: tables and figures with results.
 ITEM_COUNTS = {"dextr": 14, "sigeo": 11, "nasi": 14, "hnas": 20}
 
@@ -66,7 +66,7 @@ def test_every_item_has_an_experiment_or_a_reason_and_every_experiment_an_item()
 
 def test_a_published_result_is_read_as_it_was_written(tmp_path):
     result = save_result(tmp_path / "run", command="untrained reproduce dextr-table-4 --run x")
-    page = publish(tmp_path / "run", tmp_path)
+    page = publish_run(tmp_path / "run", tmp_path)
     # The folder of the run and the points of plots stay behind.
     expected = replace(result, command="untrained reproduce dextr-table-4", folder="", plots=())
     assert page.runs == (expected,)
@@ -78,11 +78,11 @@ def test_a_published_result_is_read_as_it_was_written(tmp_path):
 
 def test_publishing_again_replaces_the_numbers_and_keeps_the_text_around_them(tmp_path):
     save_result(tmp_path / "run")
-    publish(tmp_path / "run", tmp_path)
+    publish_run(tmp_path / "run", tmp_path)
     path = tmp_path / "dextr-table-4.md"
     path.write_text(path.read_text() + "\nWhat we learned.\n")
     save_result(tmp_path / "run", lines=(TableLine("NB201-cf10, dextr", 0.90, 0.8125),))
-    publish(tmp_path / "run", tmp_path)
+    publish_run(tmp_path / "run", tmp_path)
     text = path.read_text()
     assert "0.812" in text
     assert "0.915" not in text
@@ -96,7 +96,7 @@ def test_a_result_goes_to_the_page_that_has_its_experiment(tmp_path):
     ResultsPage("together", (other, first)).write(tmp_path)
     (tmp_path / "together.md").write_text("# Two tables\n")
     save_result(tmp_path / "run", seconds=2.0)
-    page = publish(tmp_path / "run", tmp_path)
+    page = publish_run(tmp_path / "run", tmp_path)
     assert page.name == "together"
     assert [(run.experiment, run.seconds) for run in page.runs] == [
         ("dextr-table-1", RESULT.seconds),
@@ -106,7 +106,7 @@ def test_a_result_goes_to_the_page_that_has_its_experiment(tmp_path):
 
 
 def test_a_long_table_is_folded():
-    lines = tuple(TableLine(f"line {n}", 0.5, 0.5) for n in range(FOLD_FROM))
+    lines = tuple(TableLine(f"line {n}", 0.5, 0.5) for n in range(MIN_FOLDED_LINES))
     assert "<summary>All 30 numbers</summary>" in format_block(replace(RESULT, lines=lines))
     assert "<details" not in format_block(RESULT)
 
@@ -124,10 +124,10 @@ def test_files_of_another_form_are_skipped_and_damaged_ones_refused(tmp_path):
 
 def test_the_index_counts_what_was_run_and_how_it_compares(tmp_path):
     save_result(tmp_path / "run", commit="abc1234")
-    publish(tmp_path / "run", tmp_path)
+    publish_run(tmp_path / "run", tmp_path)
     # 0.915 >= 0.90; 0.33 is outside 0.15 to 0.27; ZiCo has no value; `mine` is not published.
     assert count_verdicts(RESULT.lines) == {"at or above": 1, "below": 1, "no value": 1}
-    assert summarise(read_pages(tmp_path)) == (
+    assert summarise_pages(read_pages(tmp_path)) == (
         "1 of the 59 tables and figures of the four papers were run. Of 2 published numbers that can "
         "be compared, ours are at or above 1; 0 more lie within our intervals."
     )
@@ -143,7 +143,7 @@ def test_the_index_counts_what_was_run_and_how_it_compares(tmp_path):
     assert len({row.count("|") for row in rows}) == 1
     assert "## Further experiments" not in index
     save_result(tmp_path / "run", experiment="nasi-table-4-settings")
-    publish(tmp_path / "run", tmp_path)
+    publish_run(tmp_path / "run", tmp_path)
     assert "- [nasi-table-4-settings](nasi-table-4-settings.md): Two rows" in render_index(tmp_path)
 
 

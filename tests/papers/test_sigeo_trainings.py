@@ -9,7 +9,14 @@ from torch.nn import functional as F
 
 from untrained.papers import reproduce
 from untrained.papers.experiment import ExperimentConfig
-from untrained.papers.sigeo_trainings import BATCH, END, EPOCHS, LEVELS, SETTINGS, train_networks
+from untrained.papers.sigeo_trainings import (
+    BATCH,
+    EPOCHS,
+    FINAL_LEVEL,
+    LEVELS,
+    SETTINGS,
+    train_networks,
+)
 from untrained.probe.guard import random_state
 from untrained.seeds import derive_seed, make_torch_generator
 from untrained.spaces import load_space
@@ -84,7 +91,9 @@ def test_statistics_and_losses_equal_a_plain_loop(mnist, run_folder, setting):
         for name, expected in statistics.items():
             assert result.scores[name, 0][0, place] == pytest.approx(expected, rel=1e-4), name
         for name, expected in final.items():
-            assert result.scores[name, END][0, place] == pytest.approx(expected, rel=1e-4), name
+            assert result.scores[name, FINAL_LEVEL][0, place] == pytest.approx(
+                expected, rel=1e-4
+            ), name
 
 
 def test_levels_are_measured_after_their_share_of_an_epoch(mnist, run_folder):
@@ -114,7 +123,9 @@ def test_settings_share_a_folder_without_mixing(mnist, run_folder):
         replace(TEXT, normalise=False),
         replace(TEXT, relu_logits=True),
     ]
-    finals = [train_networks(config, kind).scores["test", END][0, 1] for kind in (*kinds, TEXT)]
+    finals = [
+        train_networks(config, kind).scores["test", FINAL_LEVEL][0, 1] for kind in (*kinds, TEXT)
+    ]
     assert len(set(finals)) == 4
     assert finals[0] == finals[-1]
 

@@ -13,7 +13,7 @@ from tests.conftest import find_shared
 from untrained.benchmarks.statistics import spearman
 from untrained.data import load_data
 from untrained.papers import measurements
-from untrained.papers.dextr import add_published_variants, compute_swap_reg
+from untrained.papers.dextr import add_authors_variants, compute_swap_reg
 from untrained.papers.experiment import ExperimentConfig
 from untrained.papers.hnas_bounds import (
     BoundCase,
@@ -35,7 +35,7 @@ from untrained.papers.samples import (
 )
 from untrained.papers.table_lines import (
     describe_published_scores,
-    find_place,
+    find_rank,
     make_correlation_line,
     make_correlation_table,
     make_gain_line,
@@ -62,7 +62,7 @@ def make_scores(*rows):
 
 def test_place_is_the_number_of_better_values_plus_one():
     values = {"a": 0.9, "b": 0.7, "c": 0.9, "d": None}
-    assert [find_place(values, label) for label in "abcd"] == [1, 3, 1, None]
+    assert [find_rank(values, label) for label in "abcd"] == [1, 3, 1, None]
 
 
 def test_line_is_mean_over_seeds_without_missing_scores():
@@ -282,7 +282,7 @@ def test_nasi_constraint_is_its_mean():
 
 
 def test_published_variant_follows_ours():
-    rows = add_published_variants(
+    rows = add_authors_variants(
         [make_proxy_row("a", "zico", (1,)), make_proxy_row("b", "dextr", (2,))], "dextr"
     )
     assert [(each.label, each.proxies) for each in rows] == [

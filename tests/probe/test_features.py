@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.probe.features import Feature, inverse_conditions
+from untrained.probe.features import Feature, compute_inverse_conditions
 from untrained.types import Batch
 
 D = torch.float64
@@ -172,7 +172,7 @@ def test_inverse_conditions_are_those_of_the_svd(cases):
         draw = torch.Generator().manual_seed(seed)
         full = torch.randn(rows, columns, dtype=D, generator=draw)
         matrices.append(full[:, :1] @ full[:1] if deficient else full)
-    ratios = inverse_conditions([make_feature(matrix) for matrix in matrices])
+    ratios = compute_inverse_conditions([make_feature(matrix) for matrix in matrices])
     assert ratios.dtype == D
     assert ratios.tolist() == pytest.approx(
         [compute_by_svd(matrix) for matrix in matrices], abs=1e-7
@@ -182,7 +182,7 @@ def test_inverse_conditions_are_those_of_the_svd(cases):
 @pytest.mark.parametrize("shape", [(16, 1024), (64, 16), (40, 40)])
 def test_inverse_conditions_are_accurate_for_single_precision(shape):
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(1))
-    assert float(inverse_conditions([make_feature(matrix)])) == pytest.approx(
+    assert float(compute_inverse_conditions([make_feature(matrix)])) == pytest.approx(
         compute_by_svd(matrix), rel=1e-8
     )
 
@@ -201,7 +201,7 @@ def test_inverse_conditions_are_accurate_for_single_precision(shape):
     ],
 )
 def test_inverse_conditions_equal_those_computed_by_hand(matrix, ratio):
-    assert float(inverse_conditions([make_feature(torch.tensor(matrix))])) == pytest.approx(
+    assert float(compute_inverse_conditions([make_feature(torch.tensor(matrix))])) == pytest.approx(
         ratio, abs=1e-7
     )
 
@@ -212,7 +212,7 @@ def test_a_feature_that_is_not_finite_has_no_condition(shape, bad):
     matrix = torch.ones(shape)
     matrix[0, 0] = bad
     try:
-        outcome = str(float(inverse_conditions([make_feature(matrix)])))
+        outcome = str(float(compute_inverse_conditions([make_feature(matrix)])))
     except Unscorable as reason:
         outcome = reason.kind
     assert outcome == "nan"

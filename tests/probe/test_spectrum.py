@@ -5,7 +5,11 @@ import torch
 from torch import Tensor
 
 from untrained.errors import Unscorable
-from untrained.probe.features import Feature, condition_ratios, inverse_conditions
+from untrained.probe.features import (
+    Feature,
+    compute_inverse_conditions,
+    compute_inverse_conditions_or_nan,
+)
 from untrained.probe.spectrum import TOLERANCE, extreme_ratio, log_largest, ratio_by_squaring
 
 D = torch.float64
@@ -91,9 +95,13 @@ def test_a_feature_map_that_is_not_finite_affects_only_its_network():
     good = Feature(draw(1, 3, 8), "")
     bad = Feature(draw(1, 3, 9), "")
     bad.tensor[0, 1, 4] = torch.nan
-    assert condition_ratios([good, bad, good]).isnan().tolist() == [False, True, False]
+    assert compute_inverse_conditions_or_nan([good, bad, good]).isnan().tolist() == [
+        False,
+        True,
+        False,
+    ]
     with pytest.raises(Unscorable, match="nan: a feature map is not finite"):
-        inverse_conditions([good, bad])
+        compute_inverse_conditions([good, bad])
 
 
 @pytest.mark.gpu

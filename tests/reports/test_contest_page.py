@@ -119,7 +119,7 @@ def test_the_page_begins_with_the_contest_and_highlights_the_winner():
         assert summary.ranking[6].arch in row[: row.index("</tr>")]
     assert "diverged: the loss is not a number" in text
     assert "The contest took 5 min 50 s." in text
-    assert "Repeats all of it." in text
+    assert "Repeats the whole run." in text
     assert ">Latency <" not in text
 
 

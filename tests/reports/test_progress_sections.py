@@ -10,7 +10,7 @@ from untrained.reports.pages.progress_sections import (
 )
 from untrained.reports.pages.search_page import render_search_page
 from untrained.reports.pages.strategy_trace import make_trace_section
-from untrained.reports.search_summary import LimitResult, Tradeoff
+from untrained.reports.search_summary import LimitResult, Tradeoff, TradeoffPoint
 
 
 def read_levels(html: str) -> list[float]:
@@ -46,9 +46,9 @@ def test_one_score_has_no_progress_chart():
 
 def test_the_front_connects_architectures_that_none_dominates():
     points = (
-        (100.0, 1.0, "small", True),
-        (300.0, 3.0, "large", True),
-        (300.0, 2.0, "beaten", False),
+        TradeoffPoint(100.0, 1.0, "small", True),
+        TradeoffPoint(300.0, 3.0, "large", True),
+        TradeoffPoint(300.0, 2.0, "beaten", False),
     )
     section = make_front_section(make_summary(tradeoff=Tradeoff("params", False, 2, points)))
     assert "2 of 3 architectures are on the Pareto front of 2 objectives" in section
@@ -63,7 +63,7 @@ def test_the_front_connects_architectures_that_none_dominates():
 
 
 def test_a_front_of_three_objectives_is_not_drawn_as_a_line():
-    points = ((1.0, 1.0, "a", True), (2.0, 0.5, "b", True))
+    points = (TradeoffPoint(1.0, 1.0, "a", True), TradeoffPoint(2.0, 0.5, "b", True))
     section = make_front_section(make_summary(tradeoff=Tradeoff("params", False, 3, points)))
     assert 'class="front"' not in section
     assert "Pareto front of 3 objectives" in section

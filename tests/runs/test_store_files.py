@@ -41,7 +41,7 @@ def write_store(path: Path, records: list[Record]) -> Path:
 
 
 def read_store(path: Path) -> list[Record]:
-    with Store(path, existing=True) as store:
+    with Store(path, must_exist=True) as store:
         return list(store)
 
 

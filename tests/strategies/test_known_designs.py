@@ -21,7 +21,7 @@ from untrained.config import Limits, SearchConfig
 from untrained.runs.folder import RunFolder
 from untrained.spaces import Space
 from untrained.strategies.evolution import Evolution
-from untrained.strategies.known_designs import WithKnownDesigns
+from untrained.strategies.known_designs import KnownDesignsStrategy
 from untrained.strategies.limits import ConstrainedSpace
 from untrained.strategies.local import LocalSearch
 from untrained.strategies.parsing import StrategySpec
@@ -45,7 +45,7 @@ def make_strategy(strategy_class, space, seed=0):
 @pytest.mark.parametrize("ask_size", [1, 5, 64])
 def test_designs_come_first_and_the_strategy_takes_the_same_path(strategy_class, ask_size):
     space = ConstrainedSpace(add_designs(ten, first=FIRST, second=SECOND))
-    strategy = WithKnownDesigns(make_strategy(strategy_class, space), space)
+    strategy = KnownDesignsStrategy(make_strategy(strategy_class, space), space)
     scores = list(run_toy_search(strategy, sum_choices, 102, ask_size))
     assert scores[:2] == [ten.parse(FIRST), ten.parse(SECOND)]
     plain = list(run_toy_search(make_strategy(strategy_class, space), sum_choices, 100, ask_size))
@@ -55,7 +55,7 @@ def test_designs_come_first_and_the_strategy_takes_the_same_path(strategy_class,
 
 def test_a_design_that_the_strategy_proposes_is_scored_once():
     space = ConstrainedSpace(add_designs(twelve, mine="width=6,bias=yes"))
-    strategy = WithKnownDesigns(make_strategy(RandomSearch, space), space)
+    strategy = KnownDesignsStrategy(make_strategy(RandomSearch, space), space)
     scores = run_toy_search(strategy, lambda arch: 1.0, budget=100)
     assert len(scores) == 12
 
@@ -71,7 +71,7 @@ def test_a_strategy_learns_from_a_design_only_if_it_proposes_it(ask_size):
         def tell(self, records):
             learned.extend(record.arch for record in records)
 
-    strategy = WithKnownDesigns(make_strategy(Spy, space), space)
+    strategy = KnownDesignsStrategy(make_strategy(Spy, space), space)
     first_archs = strategy.ask(12)
     strategy.tell([make_toy_record(arch, 1.0) for arch in first_archs])
     assert not learned
@@ -82,14 +82,14 @@ def test_a_strategy_learns_from_a_design_only_if_it_proposes_it(ask_size):
 def test_evolution_goes_on_after_a_generation_of_designs():
     """The first generation is one design of the space, which it must not wait for."""
     space = ConstrainedSpace(add_designs(twelve, **{str(arch): str(arch) for arch in twelve}))
-    strategy = WithKnownDesigns(make_strategy(Evolution, space), space)
+    strategy = KnownDesignsStrategy(make_strategy(Evolution, space), space)
     scores = run_toy_search(strategy, lambda arch: float(arch["width"]), budget=50)
     assert len(scores) == 12
 
 
 def test_at_most_max_designs_are_proposed():
     space = ConstrainedSpace(add_designs(ten, first=FIRST, second=SECOND))
-    strategy = WithKnownDesigns(make_strategy(RandomSearch, space), space, max_designs=1)
+    strategy = KnownDesignsStrategy(make_strategy(RandomSearch, space), space, max_designs=1)
     archs = strategy.ask(1) + strategy.ask(1)
     assert archs[0] == ten.parse(FIRST)
     assert archs[1] != ten.parse(SECOND)

@@ -27,7 +27,7 @@ from untrained.onnx_files import measure_disagreement, open_onnx, write_traced_o
 from untrained.probe.flops import Operation
 from untrained.runs.ranking import rank_records
 from untrained.runs.store import Store
-from untrained.runs.winner import find_too_slow
+from untrained.runs.winner import find_slow_archs
 from untrained.spaces import load_space
 from untrained.spaces.nasbench201 import make_arch_from_index
 from untrained.strategies import latency as _latency
@@ -496,7 +496,7 @@ def test_finalists_are_measured_and_none_over_the_limit_stays(monkeypatch):
 
     def rank_fast(records):
         return rank_records(
-            records, "naswot@1", True, excluded=find_too_slow(records, f"{1e3 * limit}ms@cpu")
+            records, "naswot@1", True, excluded=find_slow_archs(records, f"{1e3 * limit}ms@cpu")
         )
 
     limits.measure_finalists(records, rank_fast, last_three)

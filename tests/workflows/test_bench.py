@@ -14,8 +14,8 @@ from untrained.runs.store import Store
 from untrained.workflows.bench import (
     BASELINES,
     bench,
-    list_proxies,
     load_proxies_and_baselines,
+    parse_requested_proxies,
 )
 from untrained.workflows.ground_truth import load_ground_truth as load_ground_truth
 
@@ -286,7 +286,7 @@ def test_networks_can_be_scored_on_smaller_images(load_table, data_root, tmp_pat
 
 
 def test_all_proxies_include_the_default_of_a_search_and_each_baseline_once():
-    labels = [proxy.label for proxy in load_proxies_and_baselines(list_proxies("all"))]
+    labels = [proxy.label for proxy in load_proxies_and_baselines(parse_requested_proxies("all"))]
     assert len(labels) == len(set(labels))
     single_proxies = {name for name, proxy in PROXIES.items() if not proxy.parts}
     assert set(labels) == single_proxies | {"consensus"} | set(BASELINES)

@@ -236,6 +236,24 @@ def test_the_error_for_failed_trainings_names_the_first_failure(tmp_path, monkey
         calibrate("./bad.py:net", "params", "digits", trainings=4, epochs=1, samples=50, workers=1)
 
 
+def test_the_error_for_a_space_of_two_architectures_says_that_it_is_too_small(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    text = "import untrained as ut\nfrom torch import nn\n\n@ut.space\ndef net(choose, task):\n"
+    text += "    bias = choose('bias', [True, False])\n"
+    text += "    linear = nn.Linear(3 * 32 * 32, task.num_classes, bias=bias)\n"
+    text += "    return nn.Sequential(nn.Flatten(), linear)\n"
+    Path("small.py").write_text(text)
+    with pytest.raises(
+        UsageError,
+        match=r"only 2 of 4 trainings finished; ./small.py:net has too few architectures",
+    ):
+        calibrate(
+            "./small.py:net", "params", "digits", trainings=4, epochs=1, samples=50, workers=1
+        )
+
+
 @pytest.mark.parametrize("options", [{"trainings": 3}, {"epochs": 0}, {"samples": 9}])
 def test_too_small_numbers_are_refused(options):
     with pytest.raises(UsageError, match=f"{next(iter(options))} is .*; write a whole number from"):

@@ -12,7 +12,7 @@ from untrained.benchmarks.comparison import (
     collect_scores,
     collect_sizes,
     compare_with_truth,
-    describe_shared_baseline,
+    describe_baseline_on_scored_archs,
     sort_results,
 )
 from untrained.types import Arch, Failure, Task
@@ -78,12 +78,12 @@ def test_the_baseline_is_described_on_the_architectures_that_the_best_proxy_rank
     )
     some = compare_with_truth(replace(UP, by_seed=((None, 2.0, 3.0, 4.0, 5.0),)), TRUTH)
     assert (
-        describe_shared_baseline([some, size], TRUTH)
+        describe_baseline_on_scored_archs([some, size], TRUTH)
         == "On the 4 architectures that up ranks, params has 0.800."
     )
-    assert describe_shared_baseline([compare_with_truth(UP, TRUTH), size], TRUTH) == ""
-    assert describe_shared_baseline([some], TRUTH) == ""
-    assert describe_shared_baseline([size], TRUTH) == ""
+    assert describe_baseline_on_scored_archs([compare_with_truth(UP, TRUTH), size], TRUTH) == ""
+    assert describe_baseline_on_scored_archs([some], TRUTH) == ""
+    assert describe_baseline_on_scored_archs([size], TRUTH) == ""
 
 
 def test_undefined_statistics_are_none_and_sorted_last():

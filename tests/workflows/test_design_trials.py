@@ -15,7 +15,7 @@ from untrained.config import ComputeConfig, SearchConfig
 from untrained.data import load_data
 from untrained.data.tables.source import TablePart
 from untrained.errors import Interrupted, UsageError
-from untrained.reports.confirmation_result import Confirmation, DesignResult, describe_designs
+from untrained.reports.confirmation_result import Confirmation, DesignResult, describe_comparison
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import read_winner
 from untrained.seeds import make_generator
@@ -89,7 +89,7 @@ def test_finished_trainings_are_stored_and_the_others_continue_after_ctrl_c(
         UsageError, match=r"stopped by Ctrl-C; finished trainings are in .*the same command resumes"
     ):
         TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs)
-    assert len(json.loads((tmp_path / design_trials.TRAININGS).read_text())) == 1
+    assert len(json.loads((tmp_path / design_trials.TRAININGS_FILE).read_text())) == 1
     first = TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs)
     assert (len(first), len(calls)) == (3, 4)
     assert TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs) == first
@@ -115,7 +115,7 @@ def test_a_diverged_training_is_stored_and_a_failure_of_the_machine_is_repeated(
 
     monkeypatch.setattr(Training, "run", fail_first)
     assert list(TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:2])) == archs[1:2]
-    assert len(json.loads((tmp_path / design_trials.TRAININGS).read_text())) == stored
+    assert len(json.loads((tmp_path / design_trials.TRAININGS_FILE).read_text())) == stored
     TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:2])
     assert len(calls) == 4 - stored
 
@@ -127,7 +127,7 @@ def test_a_training_over_the_time_limit_is_repeated(archs, tmp_path):
         ).train_candidates(archs[:1])
         == {}
     )
-    assert not (tmp_path / design_trials.TRAININGS).exists()
+    assert not (tmp_path / design_trials.TRAININGS_FILE).exists()
     assert list(TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:1])) == archs[:1]
 
 
@@ -226,7 +226,7 @@ def test_a_reference_that_diverges_has_an_error_and_no_values(archs, tmp_path, m
     assert winner.loss is not None
     assert (wild.loss, wild.excess_loss) == (None, None)
     assert "the training diverged" in wild.error
-    assert describe_designs((winner, wild)) == ""
+    assert describe_comparison((winner, wild)) == ""
 
 
 def test_ctrl_c_in_a_reference_training_is_not_a_failure(archs, tmp_path, monkeypatch):
@@ -241,7 +241,7 @@ def test_ctrl_c_in_a_reference_training_is_not_a_failure(archs, tmp_path, monkey
 def test_validation_selects_the_rate_of_each_network(archs, tmp_path, read_parts, monkeypatch):
     monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: ["dlrm"])
     entries = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
-    trainings = json.loads((tmp_path / design_trials.TRAININGS).read_text())
+    trainings = json.loads((tmp_path / design_trials.TRAININGS_FILE).read_text())
     assert len(trainings) == 2 * 3, "three rates for each"
     assert read_parts.index("test") > 3 * 5 * 2, "rates are selected before the test part is read"
     for name, entry in zip((str(archs[0]), "dlrm"), entries, strict=True):
@@ -278,7 +278,7 @@ def test_the_comparison_says_which_differences_are_significant():
         replace(winner, name=name, excess_loss=b, margin=0.01)
         for name, b in (("a", 0.02), ("b", 0.005), ("c", -0.03))
     ]
-    assert describe_designs((winner, *entries)) == (
+    assert describe_comparison((winner, *entries)) == (
         "On the test data, the winner has a lower log loss than a (+0.0200 \u00b1 0.0100); "
         "it does not differ significantly from b (+0.0050 \u00b1 0.0100); it has a higher log loss than c (-0.0300 \u00b1 0.0100)."
     )
@@ -324,7 +324,7 @@ def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch)
     result = search(SMALL, "sigeo(samples=16)", **options)
     confirmation = result.confirmed
     assert confirmation is not None
-    trials = json.loads(Path("run", design_trials.TRAININGS).read_text())
+    trials = json.loads(Path("run", design_trials.TRAININGS_FILE).read_text())
     losses = {
         key: metrics["loss"] for key, metrics in trials.items() if key.startswith("ctr nasrec")
     }

@@ -121,7 +121,7 @@ def test_a_limit_that_few_networks_satisfy_is_raised(
         limited_space = ConstrainedSpace(load_space("convnet"), limits)
         rng = np.random.default_rng(3)
         archs = (space.space.sample(rng) for _ in range(200))
-        return sum(limited_space.allows(limited_space._fill_limits(arch)) for arch in archs)
+        return sum(limited_space.allows(limited_space._scale_to_limits(arch)) for arch in archs)
 
     assert count_allowed(size.max_flops) > 10
     assert count_allowed(500_000) == 0

@@ -1,7 +1,8 @@
 """Combine the scores of several proxies into one, without training.
 
-Columns are scores of the same architectures by proxy, oriented so that higher is better. NaN is a
-failure and shares the last rank. This module depends on neither proxies nor networks.
+Columns are scores of the same architectures by proxy, oriented so that higher is better. NaN marks
+a failed architecture; failures share the lowest ranks. This module depends on neither proxies nor
+networks.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ Columns = Mapping[str, ArrayLike]
 def compute_relative_ranks(column: ArrayLike) -> Floats:
     """Return rank / n, which is 1 for the best.
 
-    Equal scores share the mean of their ranks; failures share the mean of the lowest ranks.
+    Equal scores get the mean of their ranks, and failures get the mean of the lowest ranks.
     """
     scores = np.asarray(column, dtype=np.float64)
     with_failures_last = np.where(np.isnan(scores), -np.inf, scores)
@@ -40,16 +41,16 @@ def compute_rank_correlations(columns: Columns) -> Floats:
     mean_rank = (n + 1) / (2 * n)
     centred = ranks - mean_rank
     norms = np.linalg.norm(centred, axis=1)[:, None]
-    unit = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
-    return np.asarray(unit @ unit.T)
+    unit_rows = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
+    return np.asarray(unit_rows @ unit_rows.T)
 
 
 def choose_diverse_columns(columns: Columns, limit: float = 0.8) -> list[str]:
     """Choose columns that do not repeat each other.
 
-    Columns are considered in the order of their agreement with all others, the most typical one
-    first. A column is chosen unless it correlates by more than `limit` with one that was chosen
-    before. Columns that contradict the others on the whole are left out.
+    The agreement of a column is the sum of its correlations with all others. Columns are considered
+    by decreasing agreement. A column is chosen unless its correlation with a column chosen before
+    exceeds `limit`, or its own agreement is not positive.
 
     Args:
         columns: Scores by proxy.

@@ -23,8 +23,8 @@ from untrained.errors import unknown_name_error
 from untrained.seeds import make_generator
 from untrained.types import Arch, Failure, Record
 
-# One score per architecture; None if it is missing.
-SeedScores = tuple[float | None, ...]
+# One number per architecture, such as the scores of one seed; None if it is missing.
+ScoreColumn = tuple[float | None, ...]
 
 # Whether statistics omit architectures without a score, or rank them last.
 FailureRule = Literal["omit", "last"]
@@ -53,13 +53,13 @@ class ProxyScores:
     about: str
     kind: str
     higher_is_better: bool
-    by_seed: tuple[SeedScores, ...]
+    by_seed: tuple[ScoreColumn, ...]
     cost: float | None = None
     failures: dict[str, int] | None = None
     partial: bool = False
 
     @property
-    def means(self) -> SeedScores:
+    def means(self) -> ScoreColumn:
         """Mean over seeds per architecture.
 
         An architecture that failed on any seed has no mean, unless seeds are partial.
@@ -76,7 +76,7 @@ class ProxyScores:
 
 def collect_scores(
     records: Sequence[Record], measure: str, archs: Sequence[Arch], seeds: Sequence[int]
-) -> tuple[tuple[SeedScores, ...], dict[str, int]]:
+) -> tuple[tuple[ScoreColumn, ...], dict[str, int]]:
     """Arrange the records of a measure by seed and architecture.
 
     Args:
@@ -123,8 +123,8 @@ def parse_failure_rule(text: str) -> FailureRule:
     raise unknown_name_error("rule for failures", text, FAILURE_RULES)
 
 
-def rank_failures_last(by_seed: Sequence[SeedScores], higher_is_better: bool) -> list[SeedScores]:
-    """Give architectures without a score one that is worse than all others.
+def rank_failures_last(by_seed: Sequence[ScoreColumn], higher_is_better: bool) -> list[ScoreColumn]:
+    """Replace missing scores by one that is worse than all others.
 
     Args:
         by_seed: The scores of each seed.
@@ -137,16 +137,16 @@ def rank_failures_last(by_seed: Sequence[SeedScores], higher_is_better: bool) ->
         worst = min(scores) - 1.0
     else:
         worst = max(scores) + 1.0
-    filled: list[SeedScores] = []
+    filled: list[ScoreColumn] = []
     for seed_scores in by_seed:
         filled.append(tuple(worst if score is None else score for score in seed_scores))
     return filled
 
 
-def collect_sizes(columns: Iterable[ProxyScores]) -> tuple[SeedScores, ...]:
-    """Return parameters and FLOPs per architecture, which `compare_with_truth` holds fixed.
+def collect_sizes(columns: Iterable[ProxyScores]) -> tuple[ScoreColumn, ...]:
+    """Return the sizes of architectures, parameters and FLOPs, for `compare_with_truth`.
 
-    Ranks are compared, so the logarithm of a size would give the same result.
+    The size-controlled correlation compares ranks, so it needs no logarithm of the sizes.
 
     Args:
         columns: Scores of all proxies and baselines.
@@ -167,7 +167,7 @@ def compare_with_truth(
     scores: ProxyScores,
     truth: Sequence[float],
     seed: int = 0,
-    sizes: Sequence[SeedScores] = (),
+    sizes: Sequence[ScoreColumn] = (),
 ) -> ProxyResult:
     """Compute every statistic of a proxy.
 
@@ -212,13 +212,13 @@ def sort_results(results: Iterable[ProxyResult]) -> tuple[ProxyResult, ...]:
     return tuple(sorted(results, key=sort_key))
 
 
-def describe_shared_baseline(
+def describe_baseline_on_scored_archs(
     results: Sequence[ProxyResult], truth: Sequence[float], baseline: str = "params"
 ) -> str:
-    """Describe how a baseline ranks the architectures that the best proxy could score.
+    """Describe how well a baseline ranks the architectures that the best proxy could score.
 
-    Broken networks are easy to rank last. A proxy that fails on them is compared on a harder set
-    than a baseline that scores all networks.
+    Broken networks are easy to rank last. A proxy that cannot score them is compared on the other,
+    harder architectures, whereas a baseline that scores all networks profits from the easy ones.
 
     Args:
         results: Results of all proxies, best first.
@@ -255,7 +255,7 @@ def describe_shared_baseline(
 
 
 def _estimate_at_equal_size(
-    scores: ProxyScores, truth: Sequence[float], seed: int, sizes: Sequence[SeedScores]
+    scores: ProxyScores, truth: Sequence[float], seed: int, sizes: Sequence[ScoreColumn]
 ) -> Estimate | None:
     """Estimate the size-controlled correlation from the architectures that have all sizes."""
     pairs = []
@@ -274,8 +274,8 @@ def _estimate_at_equal_size(
     return estimate_statistic(size_controlled, pairs, seed, controls)
 
 
-def _drop_scores_without_size(scores: SeedScores, sizes: Sequence[SeedScores]) -> SeedScores:
-    """Return the scores, with None for architectures of which a size is missing."""
+def _drop_scores_without_size(scores: ScoreColumn, sizes: Sequence[ScoreColumn]) -> ScoreColumn:
+    """Return the scores, with None for architectures that lack a size."""
     sized_scores: list[float | None] = []
     for index, score in enumerate(scores):
         arch_sizes = [column[index] for column in sizes]
@@ -294,7 +294,8 @@ def estimate_statistic(
 ) -> Estimate | None:
     """Estimate a statistic from scores of several seeds.
 
-    Value and interval are means over the seeds, so they describe one run with one seed.
+    Value and interval are averaged over the seeds, so they say what to expect of a run with a
+    single seed.
 
     Args:
         statistic: The statistic.
@@ -333,7 +334,7 @@ def estimate_statistic(
 
 
 def _pair_with_truth(
-    scores: SeedScores, truth: Sequence[float], higher_is_better: bool
+    scores: ScoreColumn, truth: Sequence[float], higher_is_better: bool
 ) -> tuple[list[float], list[float]]:
     """Return scores, oriented so that higher is better, and the truth of the same architectures."""
     oriented = []

@@ -62,7 +62,7 @@ class Benchmark:
         """Whether the table comes with this package, so that it need not be imported."""
         return not self.formats
 
-    def path(self, root: str | Path | None = None) -> Path:
+    def get_path(self, root: str | Path | None = None) -> Path:
         """Return where the table is stored: in this package, or under a data root."""
         if self.is_packaged:
             return _PACKAGE_FOLDER / f"{self.name}.parquet"
@@ -110,7 +110,7 @@ def open_table(name: str, root: str | Path | None = None) -> BenchmarkTable:
         UsageError: There is no such table, or it is damaged.
     """
     benchmark = BENCHMARKS[name]
-    path = benchmark.path(root)
+    path = benchmark.get_path(root)
     if benchmark.is_packaged:
         return _open_packaged_table(path, name)
     if not path.exists():
@@ -161,7 +161,7 @@ def import_benchmark(name: str, path: str | Path, root: str | Path | None = None
     # A missing or damaged table has no columns to keep.
     with suppress(UsageError):
         builder.add_table(open_table(name, root))
-    columns = builder.columns()
+    columns = builder.make_columns()
     if not columns:
         raise UsageError(
             f"{path} holds no numbers; {name} can be made from {benchmark.import_sources}"
@@ -169,7 +169,7 @@ def import_benchmark(name: str, path: str | Path, root: str | Path | None = None
     counts = {column: int(np.isfinite(values).sum()) for column, values in columns.items()}
     header = make_table_header(name, benchmark.space, benchmark.size, counts, builder.sources)
     columns_by_name = {column.name: values for column, values in columns.items()}
-    write_table_file(benchmark.path(root), header, builder.archs, columns_by_name)
+    write_table_file(benchmark.get_path(root), header, builder.archs, columns_by_name)
     return open_table(name, root)
 
 
@@ -191,7 +191,7 @@ def _make_lazy_reader(
 ) -> "Callable[[Path], TableBuilder | None]":
     """Return a reader that imports its module when it is called.
 
-    Importers need torch or pandas, and opening a table does not.
+    Importers need torch or pandas, which opening a table does not.
     """
 
     def read(path: Path) -> "TableBuilder | None":
@@ -284,8 +284,8 @@ _register_benchmark(
 _register_benchmark(
     "accel_nasbench",
     "mnasnet",
-    # Seven blocks: 3 expansions, 2 kernels, with or without squeeze-and-excitation, and 3 depths,
-    # in one of the blocks 4.
+    # Each of seven blocks has 3 expansions, 2 kernels, and squeeze-and-excitation or not. One block
+    # has 4 possible depths, the others have 3.
     36**6 * 48,
     "Accel-NASBench: 5,125 MnasNet-like networks, ImageNet accuracy, speed on six devices.",
     _make_csv_format("accel_nasbench.csv.gz", "csv_accel_nasbench", "read_accel_nasbench"),

@@ -1,4 +1,4 @@
-"""Reject files that do not have the layout of their publisher."""
+"""Reject files whose content is not laid out as their publisher documents it."""
 
 import struct
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def expect_layout(file: Path, publisher: str) -> Iterator[None]:
 
     Args:
         file: The file that the block reads.
-        publisher: Whose layout is expected.
+        publisher: Who publishes files of the expected layout.
     """
     try:
         yield

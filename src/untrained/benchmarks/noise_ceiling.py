@@ -1,9 +1,10 @@
 """The noise ceiling: how well two trainings of the same networks agree.
 
-Accuracies depend on the seed of a training, so no proxy ranks measured accuracies perfectly, least
-of all those of the best networks, which differ by less than the noise. A proxy can be somewhat
-above the agreement of two trainings, because both are noisy: if they are equally noisy, a perfect
-proxy reaches about the square root of their correlation.
+An accuracy depends on the seed of the training, so no proxy ranks measured accuracies perfectly,
+least of all among the best networks, whose accuracies differ by less than this noise. The
+correlation of a proxy with one training can exceed that of two trainings with each other, since
+only one side of the comparison is noisy. If all trainings are equally noisy, a perfect proxy
+reaches about the square root of the correlation of two trainings.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from untrained.benchmarks.statistics import TOP_SHARE, count_top, orient_score, 
 from untrained.benchmarks.table import BenchmarkTable, Metric
 from untrained.types import Arch
 
-# With fewer networks among the best, their correlation says nothing.
+# With fewer networks in the top group, their correlation is meaningless.
 MIN_TOP_COUNT = 10
 
 
@@ -27,8 +28,8 @@ class NoiseCeiling:
     Attributes:
         count: Number of networks that were trained at least twice.
         spearman: Rank correlation of the two results.
-        top_spearman: The same within the best 10 % by the mean of all trainings; None if these are
-            too few.
+        top_spearman: The same within the best 10 % by the mean of all trainings; None if these
+            networks are too few.
     """
 
     count: int
@@ -90,5 +91,5 @@ def _take_first_two(
     """
     # A stable sort by "is missing" moves the results of each column to its top.
     order = np.argsort(np.isnan(results), axis=0, kind="stable")
-    packed = np.take_along_axis(results, order, axis=0)
-    return packed[0], packed[1]
+    results_first = np.take_along_axis(results, order, axis=0)
+    return results_first[0], results_first[1]

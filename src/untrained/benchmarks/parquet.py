@@ -90,7 +90,7 @@ def read_archs(path: Path, name: str) -> list[str]:
 
 def read_numbers(path: Path, name: str, column: str) -> NDArray[np.float64]:
     """Read a column of numbers; NaN is a missing number."""
-    # `to_numpy` would import pandas, which takes long.
+    # `to_numpy` would import pandas, which is slow.
     numbers: NDArray[np.float64] = _read_column(path, name, column, np.from_dlpack)
     return numbers
 

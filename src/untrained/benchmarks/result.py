@@ -160,9 +160,9 @@ class BenchmarkResult:
 
 
 def choose_truth_digits(truth: Sequence[float]) -> int:
-    """Return how many decimals differences of the truth need.
+    """Return the number of decimals with which to show differences of the truth.
 
-    Per cent need two, and fractions from 0 to 1 need four.
+    It is four for fractions from 0 to 1, and two for larger numbers such as per cent.
     """
     if truth and max(truth) - min(truth) <= 1:
         return 4

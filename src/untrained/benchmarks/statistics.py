@@ -6,13 +6,13 @@
     z  controls: other properties of the architectures, whose influence a statistic removes
     w  how often each architecture counts, (n, R): one column per resample
 
-Every statistic is written once, for columns of weights. A column of ones is the sample itself. A
-bootstrap resample is a column that says how often each architecture was drawn, so a thousand
-resamples cost a few matrix products.
+Every statistic is written once, for columns of weights. A column of ones stands for the sample
+itself. A bootstrap resample is a column that says how often each architecture was drawn, so a
+thousand resamples cost a few matrix products.
 
-Equal values share the mean of their ranks; at the border of a top group they share the places that
-are left, except for `regret_at_10`, which assumes the worst. A statistic that is undefined (fewer
-than three architectures, or all scores or all truths equal) is None, never NaN.
+Equal values get the mean of their ranks. If equal values compete for the last places of a top
+group, they share these places; `regret_at_10` assumes the worst case instead. A statistic that is
+undefined (fewer than three architectures, or all scores or all truths equal) is None, never NaN.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,17 +34,17 @@ WeightedStatistic = Callable[["_ScoredSample", Floats], Floats]
 TOP_SHARE = 0.1
 
 # Largest number of elements in a temporary array.
-_BLOCK = 1 << 22
+_MAX_BLOCK_SIZE = 1 << 22
 # With fewer architectures no statistic is defined.
 _MIN_COUNT = 3
-# With fewer architectures a perfect order gets no interval.
+# With fewer architectures, a perfect or exactly reversed order gets no interval.
 _MIN_COUNT_FOR_PERFECT_ORDER = 12
-# Rounding errors leave about this much of a variance that is zero.
+# A variance below this is zero up to rounding errors.
 _MIN_VARIANCE = 1e-20
-# Ranks that differ deviate from their mean by more than this, and by rounding errors otherwise.
-_MIN_RANK_LENGTH = 1e-6
-# If controls determine the ranks, rounding errors leave about this share of their variance.
-_MIN_FREE_SHARE = 1e-9
+# If the norm of the deviations of ranks from their mean is below this, all ranks are equal.
+_MIN_RANK_NORM = 1e-6
+# If the controls leave less than this share of a variance unexplained, they determine the ranks.
+_MIN_UNEXPLAINED_SHARE = 1e-9
 
 
 def orient_score(score: ScoreType, higher_is_better: bool) -> ScoreType:
@@ -64,14 +64,14 @@ class Statistic:
     Attributes:
         name: Public name, also the key in results.
         about: What it means, in one sentence.
-        weighted: Computes it for every column of weights.
-        higher_is_better: Its direction.
+        compute: Computes it for every column of weights.
+        higher_is_better: Whether a higher value means a better order.
         needs_controls: Whether it is defined only with controls. Other statistics ignore controls.
     """
 
     name: str
     about: str
-    weighted: WeightedStatistic
+    compute: WeightedStatistic
     higher_is_better: bool = True
     needs_controls: bool = False
 
@@ -92,7 +92,7 @@ class Statistic:
         if not self.is_defined(sample):
             return None
         weights = np.ones((sample.n, 1))
-        value = float(self.weighted(sample, weights)[0])
+        value = float(self.compute(sample, weights)[0])
         if np.isnan(value):
             return None
         return value
@@ -133,11 +133,11 @@ def bootstrap_interval(
 ) -> tuple[float, float] | None:
     """Return the 95 % percentile bootstrap interval over architectures.
 
-    For the three correlations of normal samples it covers the true value in 90 to 98 of 100 cases
-    from 12 architectures up. Accelerated (BCa) and transformed (Fisher z) intervals were not
-    better, so the simple one is used. For `regret` and `regret_at_10` the interval only says how
-    much the choice of architectures matters: no resample contains a better architecture than the
-    sample.
+    The intervals of the three correlations contain the true value in 90 to 98 % of the cases, for
+    samples from a normal distribution with at least 12 architectures. Accelerated (BCa) and
+    transformed (Fisher z) intervals were not better, so the simple one is used. For `regret` and
+    `regret_at_10` the interval only says how much the choice of architectures matters: no resample
+    contains a better architecture than the sample.
 
     Returns:
         Lower and upper end. None if the statistic is undefined, and for fewer than 12 architectures
@@ -171,12 +171,12 @@ def bootstrap_statistic(
     sample = _ScoredSample.make(scores, truth, controls)
     if not statistic.is_defined(sample):
         return None
-    largest_block = max(1, _BLOCK // sample.n)
+    largest_block = max(1, _MAX_BLOCK_SIZE // sample.n)
     blocks = []
     for start in range(0, resamples, largest_block):
         block_size = min(largest_block, resamples - start)
         weights = _draw_resamples(sample.n, block_size, rng)
-        blocks.append(statistic.weighted(sample, weights))
+        blocks.append(statistic.compute(sample, weights))
     return np.concatenate(blocks)
 
 
@@ -221,12 +221,12 @@ class _SortedValues:
         return np.flatnonzero(differs_from_previous[: len(ascending)])
 
     @cached_property
-    def group(self) -> NDArray[np.intp]:
-        """Number of the group of each value, ascending, in the original order of the values."""
+    def group_numbers(self) -> NDArray[np.intp]:
+        """For each value the number of its group; group 0 has the lowest values."""
         group_sizes = np.diff(np.append(self.group_starts, len(self.values)))
-        group = np.empty(len(self.values), dtype=np.intp)
-        group[self.order] = np.repeat(np.arange(len(self.group_starts)), group_sizes)
-        return group
+        numbers = np.empty(len(self.values), dtype=np.intp)
+        numbers[self.order] = np.repeat(np.arange(len(self.group_starts)), group_sizes)
+        return numbers
 
     def sum_groups(self, columns: Floats) -> Floats:
         """Return the sum over each group of equal values, lowest group first, (groups, R)."""
@@ -239,14 +239,14 @@ class _SortedValues:
         """Return the rank of each value; equal values share the mean of their ranks, (n, R)."""
         weights = self.sum_groups(w)
         ranks: Floats = np.cumsum(weights, axis=0) - (weights - 1) / 2
-        return ranks[self.group]
+        return ranks[self.group_numbers]
 
     def compute_top_chances(self, w: Floats, k: float) -> Floats:
         """Return the chance of each value to be among the k highest, (n, R)."""
         weights = self.sum_groups(w)
         weight_above = weights.sum(0) - np.cumsum(weights, axis=0)
         chances: Floats = np.clip((k - weight_above) / np.maximum(weights, 1), 0, 1)
-        return chances[self.group]
+        return chances[self.group_numbers]
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,16 +295,16 @@ class _ScoredSample:
     def has_enough_controls(self) -> bool:
         """Whether there are controls, and enough architectures to remove their influence.
 
-        Every control takes one degree of freedom. Without this margin the residuals of scores and
-        truth would always agree or disagree perfectly.
+        Every control takes one degree of freedom. With fewer architectures, the residuals of scores
+        and truth would always agree or disagree perfectly.
         """
         return len(self.z) > 0 and self.n >= _MIN_COUNT + len(self.z)
 
     @property
     def is_perfect(self) -> bool:
         """Whether scores and truth have the same order, or exactly the reversed one."""
-        x = self.x.group
-        y = self.y.group
+        x = self.x.group_numbers
+        y = self.y.group_numbers
         return np.array_equal(x, y) or np.array_equal(x, y.max() - y)
 
 
@@ -316,7 +316,7 @@ def _compute_spearman(sample: _ScoredSample, w: Floats) -> Floats:
 
 
 def _compute_pearson(sample: _ScoredSample, w: Floats) -> Floats:
-    # Scaled and centred first, so that squares of very large or very small values stay accurate.
+    # Values are scaled and centred first, so that squares of very large or small ones are accurate.
     x = sample.x.values / np.ptp(sample.x.values)
     y = sample.y.values / np.ptp(sample.y.values)
     return _correlate((x - x.mean())[:, None], (y - y.mean())[:, None], w)
@@ -337,12 +337,12 @@ def _compute_kendall(sample: _ScoredSample, w: Floats) -> Floats:
     tau-b = (concordant - discordant) / sqrt(pairs untied in x * pairs untied in y)
     concordant - discordant = 1/2 sum_ij w_i w_j s_ij(x) s_ij(y), with s_ij the sign of a pair
     """
-    x = sample.x.group
-    y = sample.y.group
+    x = sample.x.group_numbers
+    y = sample.y.group_numbers
     # Weights are counts, which single precision represents exactly.
     w_single = w.astype(np.float32)
     agreement = np.zeros(w.shape[1])
-    block_count = 1 + sample.n * sample.n // _BLOCK
+    block_count = 1 + sample.n * sample.n // _MAX_BLOCK_SIZE
     for rows in np.array_split(np.arange(sample.n), block_count):
         signs = np.sign(x[rows, None] - x) * np.sign(y[rows, None] - y)
         agreement += _dot_columns(w[rows], signs.astype(np.float32) @ w_single)
@@ -359,36 +359,39 @@ def _compute_controlled_spearman(sample: _ScoredSample, w: Floats) -> Floats:
 
         -P_xy / sqrt(P_xx P_yy)
 
-    The inverse does not exist if two controls have the same order, as parameters and FLOPs of
-    linear layers have. So the same number is computed from what z does not explain,
+    The inverse does not exist if two controls have the same order, such as parameters and FLOPs of
+    linear layers. So the same number is computed from the covariance S that z does not explain,
 
-        S = C_ab - C_az pinv(C_zz) C_zb,  a and b in {x, y}
+        S_ab = C_ab - C_az pinv(C_zz) C_zb,  a and b in {x, y}
         S_xy / sqrt(S_xx S_yy)
 
-    with the pseudo-inverse, which counts such controls once. It is undefined if the controls
-    determine the order of the scores or of the truth.
+    where C is the matrix of rank correlations. The pseudo-inverse counts controls of the same order
+    once. The result is undefined if the controls determine the order of the scores or of the truth.
     """
     columns = []
     for values in (sample.x, sample.y, *sample.z):
         ranks = values.compute_ranks(w)
         deviations = ranks - _sum_rows(w * ranks) / _sum_rows(w)
-        length = np.sqrt(_dot_columns(w * deviations, deviations))
+        norm = np.sqrt(_dot_columns(w * deviations, deviations))
         # A control whose values are all equal explains nothing: its column stays 0.
-        columns.append(deviations / np.where(length > _MIN_RANK_LENGTH, length, np.inf))
+        columns.append(deviations / np.where(norm > _MIN_RANK_NORM, norm, np.inf))
     size = len(columns)
-    correlations = np.empty((w.shape[1], size, size))
+    # One matrix per resample; rows and columns are x, y and the controls.
+    C = np.empty((w.shape[1], size, size))
     for i in range(size):
         for j in range(i, size):
             product = _dot_columns(w * columns[i], columns[j])
-            correlations[:, i, j] = product
-            correlations[:, j, i] = product
-    between = correlations[:, :2, 2:]
-    inverse = np.linalg.pinv(correlations[:, 2:, 2:], rcond=_MIN_FREE_SHARE, hermitian=True)
-    free = correlations[:, :2, :2] - between @ inverse @ between.transpose(0, 2, 1)
-    is_free = (free[:, 0, 0] > _MIN_FREE_SHARE) & (free[:, 1, 1] > _MIN_FREE_SHARE)
-    variance = np.where(is_free, free[:, 0, 0] * free[:, 1, 1], 0)
-    # Rounding can exceed the bounds of a correlation slightly.
-    return np.clip(_divide(free[:, 0, 1], np.sqrt(variance)), -1, 1)
+            C[:, i, j] = product
+            C[:, j, i] = product
+    C_az = C[:, :2, 2:]
+    inverse = np.linalg.pinv(C[:, 2:, 2:], rcond=_MIN_UNEXPLAINED_SHARE, hermitian=True)
+    S = C[:, :2, :2] - C_az @ inverse @ C_az.transpose(0, 2, 1)
+    S_xx = S[:, 0, 0]
+    S_yy = S[:, 1, 1]
+    is_defined = (S_xx > _MIN_UNEXPLAINED_SHARE) & (S_yy > _MIN_UNEXPLAINED_SHARE)
+    variance = np.where(is_defined, S_xx * S_yy, 0)
+    # Rounding errors may exceed the bounds of a correlation slightly.
+    return np.clip(_divide(S[:, 0, 1], np.sqrt(variance)), -1, 1)
 
 
 def _sum_rows(columns: Floats) -> Floats:
@@ -402,7 +405,7 @@ def _dot_columns(a: Floats, b: Floats) -> Floats:
 
 
 def _divide(numerator: Floats, denominator: Floats) -> Floats:
-    """Divide; NaN where the values of a resample are all equal."""
+    """Divide; NaN where the denominator is 0, because all values of a resample are equal."""
     nan = np.full_like(denominator, np.nan)
     return np.divide(numerator, denominator, out=nan, where=denominator > _MIN_VARIANCE)
 
@@ -431,8 +434,8 @@ def _compute_regret(sample: _ScoredSample, w: Floats) -> Floats:
 
 
 def _compute_best_regret(sample: _ScoredSample, w: Floats, k: int) -> Floats:
-    # Highest scores first. Of equal scores the worst architectures come first, so they take the
-    # places that are left at the border of the k highest scores.
+    # Highest scores first. Among equal scores the worst architectures come first, so they take the
+    # last places among the k highest scores.
     order = np.lexsort((sample.y.values, -sample.x.values))
     ordered_weights = w[order]
     truth = sample.y.values[order][:, None]
@@ -467,7 +470,8 @@ def _sum_discounted_gains(values: _SortedValues, gains: Floats, w: Floats) -> Fl
     """Return DCG of the order by `values`; equal values share the mean gain of their places."""
     weights = values.sum_groups(w)
     weight_above = weights.sum(0) - np.cumsum(weights, axis=0)
-    # A group takes the places after those above it. Weights are counts, so places are whole.
+    # A group takes the places below the groups above it. Weights are counts, so places are whole
+    # numbers.
     places_above = weight_above.astype(np.intp)
     last_place = (weight_above + weights).astype(np.intp)
     places = np.arange(1, int(w.sum(0).max()) + 1)

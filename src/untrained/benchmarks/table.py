@@ -35,13 +35,13 @@ class Metric:
     Attributes:
         kind: accuracy, ssim, negative loss; params, flops, seconds, latency, throughput or energy.
         unit: Unit of the numbers, such as "%".
-        higher_is_better: The direction.
+        higher_is_better: Whether higher values are better.
         dataset: Name of the data set; empty if the metric does not depend on one.
         split: Which part of the data; None if nothing was trained, as for a latency.
         epochs: Length of the training; None if nothing was trained.
-        variant: Distinguishes it from the default metric of its kind: a device, one seed, another
-            source.
-        about: More about it, in a few words.
+        variant: A device, one seed or another source, if this is not the default metric of its
+            kind.
+        about: A remark of a few words.
         source: The publication or project that it comes from.
     """
 
@@ -57,7 +57,7 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """Full name and name of the column: `cifar10_test_200`, `latency_raspi4`."""
+        """Full name, which also names the column: `cifar10_test_200`, `latency_raspi4`."""
         parts = (self.dataset, self.split or self.kind, self.epochs, self.variant)
         return "_".join(str(part) for part in parts if part)
 
@@ -77,12 +77,12 @@ class PublishedScore:
 
     @property
     def name(self) -> str:
-        """Full name and name of the column: `synflow/cifar10/suite_zero`."""
+        """Full name, which also names the column: `synflow/cifar10/suite_zero`."""
         return f"{self.proxy}/{self.dataset}/{self.run}"
 
 
 Column = Metric | PublishedScore
-C = TypeVar("C", Metric, PublishedScore)
+ColumnType = TypeVar("ColumnType", Metric, PublishedScore)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class BenchmarkTable:
         space: Name of the space.
         path: The file.
         rows: Number of architectures in the table.
-        size: Number of architectures in the whole benchmark; None for a table of the user and for
+        size: Number of architectures in the whole benchmark; None for a user's own table and for
             a sample of the space.
         metrics: Columns of results.
         scores: Columns of scores that others published.
@@ -161,7 +161,7 @@ class BenchmarkTable:
         columns: Mapping[Metric, NDArray[np.float64]],
         sources: tuple[TableSource, ...] = (),
     ) -> "BenchmarkTable":
-        """Make a table in memory, such as that of a user.
+        """Make a table in memory, such as a user's own table.
 
         Args:
             name: Name of the table.
@@ -273,11 +273,12 @@ class BenchmarkTable:
             parts = [*proxy.split("/"), "", ""]
             proxy, dataset, run = parts[:3]
         conditions = {"proxy": proxy, "dataset": dataset, "run": run}
-        of_proxy = _filter_columns(self.scores, {"proxy": proxy})
-        if not of_proxy:
+        scores_of_proxy = _filter_columns(self.scores, {"proxy": proxy})
+        if not scores_of_proxy:
             names = {score.proxy for score in self.scores}
             raise unknown_name_error(f"score in {self.name}", proxy, names)
-        return self._require_one(_filter_columns(self.scores, conditions), of_proxy, conditions)
+        matching = _filter_columns(self.scores, conditions)
+        return self._require_one(matching, scores_of_proxy, conditions)
 
     def list_seed_metrics(self, metric: Metric) -> list[Metric]:
         """Return the metrics that are single trainings of a metric: variants `seed0`, `seed1`."""
@@ -331,8 +332,11 @@ class BenchmarkTable:
         return name
 
     def _require_one(
-        self, matching: Sequence[C], alternatives: Sequence[C], conditions: Mapping[str, object]
-    ) -> C:
+        self,
+        matching: Sequence[ColumnType],
+        alternatives: Sequence[ColumnType],
+        conditions: Mapping[str, object],
+    ) -> ColumnType:
         """Return the only matching column; the error lists what could be requested instead."""
         if len(matching) == 1:
             return matching[0]
@@ -348,7 +352,9 @@ class BenchmarkTable:
         )
 
 
-def _filter_columns(columns: Iterable[C], conditions: Mapping[str, object]) -> list[C]:
+def _filter_columns(
+    columns: Iterable[ColumnType], conditions: Mapping[str, object]
+) -> list[ColumnType]:
     """Return the columns whose attributes have these values; None allows any value."""
     required = {name: value for name, value in conditions.items() if value is not None}
     matching = []

@@ -39,8 +39,8 @@ class TableBuilder:
     def add_value(self, arch: str, column: Column, value: float | None) -> None:
         """Add one number.
 
-        If an architecture gets several scores in a column, the first is kept. Several values of a
-        metric must agree.
+        Of several published scores of an architecture in one column, the first is kept. Several
+        values of one metric must agree.
 
         Raises:
             UsageError: The metric of this architecture has another value already.
@@ -49,7 +49,7 @@ class TableBuilder:
         if value is None or not math.isfinite(value) or value == _MISSING_NUMBER:
             return
         numbers = self._numbers.setdefault(column, array("d"))
-        # Columns grow only when they get a number, so one may end before this row.
+        # A column grows only when it gets a number, so it may end before this row.
         numbers.extend([math.nan] * (row + 1 - len(numbers)))
         present = numbers[row]
         if math.isnan(present):
@@ -88,8 +88,8 @@ class TableBuilder:
         """All architectures, in the order in which they were added."""
         return list(self._row_by_arch)
 
-    def columns(self) -> dict[Column, NDArray[np.float64]]:
-        """Return all columns with one number per architecture, NaN where a number is missing."""
+    def make_columns(self) -> dict[Column, NDArray[np.float64]]:
+        """Return all columns as arrays: one number per architecture, NaN where it is missing."""
         row_count = len(self._row_by_arch)
         columns = {}
         for column, numbers in self._numbers.items():

@@ -1,4 +1,4 @@
-"""A table of the user: results of their own trainings, as CSV, parquet or a pandas DataFrame.
+"""A user's own table: results of trainings, as CSV, parquet or a pandas DataFrame.
 
     arch,accuracy,loss
     "depth=1,width=4",0.81,0.62
@@ -77,7 +77,7 @@ class TableRows:
 def read_user_table(
     source: "str | Path | pd.DataFrame", space: "str | Space", metric: str | None = None
 ) -> tuple[BenchmarkTable, Metric]:
-    """Read a table of the user.
+    """Read a user's own table.
 
     Args:
         source: A CSV or parquet file, or a pandas DataFrame.
@@ -135,23 +135,23 @@ def read_table_rows(path: Path) -> TableRows:
     """
     if _is_parquet(path):
         table = open_parquet(path)
-        word = "row"
+        row_word = "row"
     else:
         table = open_csv(path)
-        word = "line"
+        row_word = "line"
     bad_rows = BadRows()
     columns: dict[str, list[object]] = {name: [] for name in table.columns}
     places: list[str] = []
     with name_file_in_errors(path):
         allowance = MemoryAllowance(path.stat().st_size)
-        for block, lines in table.blocks(bad_rows):
+        for block, lines in table.read_blocks(bad_rows):
             allowance.charge(block.nbytes + _CELL_BYTES * block.num_rows * block.num_columns)
-            places += [f"{word} {line}" for line in lines]
+            places += [f"{row_word} {line}" for line in lines]
             for index, name in enumerate(table.columns):
                 columns[name] += block.column(index).to_pylist()
     if bad_rows.count:
         raise UsageError(
-            f"{path}, {describe_error(ValueError(bad_rows.first[0]))}; "
+            f"{path}, {describe_error(ValueError(bad_rows.first_reasons[0]))}; "
             "write architectures that contain commas in quotation marks"
         )
     return TableRows(path.name, columns, places)
@@ -165,7 +165,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _read_frame(frame: object) -> TableRows:
-    # Importing pandas takes long, and files are read without it.
+    # Importing pandas is slow, and only a DataFrame needs it.
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):
@@ -238,7 +238,7 @@ def _choose_metric(rows: TableRows, metric_columns: Sequence[str], metric: str |
 
 
 def check_numbers(rows: TableRows, column: str, numbers: Sequence[float | None]) -> None:
-    """Refuse the first value of a column that is not a finite number.
+    """Check that all values of a column are finite numbers.
 
     Args:
         rows: The table.
@@ -246,7 +246,7 @@ def check_numbers(rows: TableRows, column: str, numbers: Sequence[float | None])
         numbers: Its values, as `parse_number` returns them.
 
     Raises:
-        UsageError: A value is missing, infinite or not a number.
+        UsageError: A value is missing, infinite or not a number; the message names its row.
     """
     for row, number in enumerate(numbers):
         if number is None:
@@ -298,7 +298,8 @@ def _make_columns(
     for metric in columns:
         if names.count(metric.name) > 1:
             raise UsageError(
-                f"{name} has a column {metric.name}, which is also the name of a seed; rename it"
+                f"{name} has a column {metric.name}, which is reserved for the results of one "
+                "seed; rename it"
             )
     return columns
 

@@ -303,7 +303,7 @@ def _list_tables(root: Path) -> list[DataFiles]:
             files.append(str(table.path))
         except UsageError as error:
             problem = str(error)
-        if not benchmark.is_packaged and not benchmark.path(root).exists():
+        if not benchmark.is_packaged and not benchmark.get_path(root).exists():
             # The message of the error also has the path, which is the same for all tables.
             problem = f"`untrained data import {benchmark.name} PATH` makes it from "
             problem += benchmark.import_sources

@@ -1,8 +1,8 @@
 """Serve the report of a run on this machine, for a browser that cannot open the file itself.
 
-The server answers one address, that of the page, and reads one file. It listens on the loopback
-interface only, and refuses requests for another host name, so that a foreign web page cannot read
-the report through a name that it points to this machine (DNS rebinding).
+The server has one page and reads one file. It listens on the loopback interface only. It refuses
+requests for other host names, because the owner of a web page can let a host name point to this
+machine and then read what it serves (DNS rebinding).
 """
 
 import os
@@ -51,7 +51,7 @@ class ReportServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What to type into a browser."""
+        """The address to open in a browser."""
         return f"http://{HOST}:{self.server_port}/"
 
 
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         if host[0] not in _HOST_NAMES or host[2] != str(self.server.server_port):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
             return
-        # The path is compared, not opened. So no path leads to another file.
+        # The path is only compared and never opened, so no request can read another file.
         if self.path not in _PAGE_PATHS:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
@@ -105,7 +105,7 @@ def read_page(path: Path) -> bytes:
     Raises:
         OSError: There is no such file, or it is something else.
     """
-    # O_NONBLOCK: opening a named pipe would wait for ever.
+    # Without O_NONBLOCK, opening a named pipe would wait forever.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

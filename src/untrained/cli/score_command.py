@@ -71,10 +71,10 @@ def score(
     code.
 
     With --rank, all factories of a file are scored and ranked by the first proxy, to decide which
-    network to train first. The default there is consensus, eight proxies that are combined. It
-    compares the networks of the command with each other, so it needs at least two, and its scores
-    change with the others. That is why the default without --rank is dextr, a score of one network
-    alone; its order of networks is worse on most spaces (docs/results/consensus.md).
+    network to train first. The default is then consensus, a combination of eight proxies. It
+    compares the given networks with each other, so it needs at least two of them, and the score of
+    a network depends on the others. Without --rank, the default is dextr, which scores every
+    network by itself but ranks worse on most spaces (docs/results/consensus.md).
 
     Example: untrained score --rank ./models.py --input-shape 3x32x32
 

@@ -60,7 +60,8 @@ def search(
         str,
         typer.Option(
             help="Proxy that ranks the architectures: consensus, dextr, ./mine.py:mine, ...; "
-            "auto for the one that `untrained calibrate` recommends, auto:FOLDER for its --run.",
+            "auto for the one that `untrained calibrate` recommends; auto:FOLDER if it wrote to "
+            "--run FOLDER.",
             rich_help_panel=WHAT,
         ),
     ] = DEFAULT_PROXY,
@@ -218,8 +219,8 @@ def search(
     refit: Annotated[
         str | None,
         typer.Option(
-            help="all to train the exported model on all samples, test part included. The same "
-            "training without the test part comes before and estimates how good it is.",
+            help="all: train the exported model on all samples, including the test part; a "
+            "training without it runs first, to estimate the quality.",
             show_default="training and validation part after a contest",
             rich_help_panel=OUTPUT,
         ),

@@ -1,4 +1,4 @@
-"""What `untrained search --export` does at the end: train and export the winner, and show both."""
+"""The end of `untrained search --export`: train the winner, export it, and show the results."""
 
 from pathlib import Path
 
@@ -32,13 +32,13 @@ def export_winner(
     from untrained.cli.terminal.training_result import show_training_progress, show_training_result
     from untrained.workflows.report import REPORT_FILE
     from untrained.workflows.winner_export import (
-        WinnerTraining,
+        WinnerExportOptions,
         export_trained_winner,
         finish_announced_report,
         train_winner,
     )
 
-    options = WinnerTraining(run, out, recipe, device, data_root, seconds, refit)
+    options = WinnerExportOptions(run, out, recipe, device, data_root, seconds, refit)
     with reserve_stdout(as_json), finish_announced_report(run):
         with show_training_progress(as_json) as on_progress:
             training = train_winner(options, on_progress)

@@ -16,11 +16,11 @@ def split_test_path(argument: str) -> tuple[Path, Path | None]:
     """Split an argument such as `./photos?test=./held` into the data and the test data.
 
     Args:
-        argument: The text after the kind of the data. In the second path, `%23` is the character
-            with the number 0x23.
+        argument: The text after the kind of the data. The path of the test data is percent-encoded:
+            `%26` stands for `&`.
 
     Returns:
-        Both paths; None if there are no test data.
+        The path of the data and that of the test data, which is None if there are none.
     """
     path, option, test_path = argument.rpartition(_OPTION)
     if not option:
@@ -28,8 +28,8 @@ def split_test_path(argument: str) -> tuple[Path, Path | None]:
     return Path(path), Path(os.path.expanduser(unquote(test_path)))
 
 
-def has_test_part_error(data: Path, test: Path) -> UsageError:
-    """Return the error for test data of the user beside data that have a test part already."""
+def second_test_part_error(data: Path, test: Path) -> UsageError:
+    """Make the error for test data of the user if the data already have a test part."""
     return UsageError(
         f"{data} has a test part already, so {test} cannot be its test part; leave out --test, or "
         "remove that part"

@@ -100,8 +100,8 @@ def fit_images(images: Tensor, task: Task) -> Tensor:
         return images
     fitted_images = []
     # Images are converted in steps because floats take four times the memory of bytes.
-    for some_images in images.split(_IMAGES_PER_STEP):  # type: ignore[no-untyped-call]
-        pixels = fit_channels(some_images.permute(0, 3, 1, 2).float(), task)
+    for chunk in images.split(_IMAGES_PER_STEP):  # type: ignore[no-untyped-call]
+        pixels = fit_channels(chunk.permute(0, 3, 1, 2).float(), task)
         resized = resize_images(pixels, task)
         fitted_images.append(resized.round().clamp(0, 255).to(torch.uint8))
     return torch.cat(fitted_images).permute(0, 2, 3, 1).contiguous()

@@ -58,17 +58,17 @@ def _compare_class_means(pixels: Tensor, labels: Tensor) -> tuple[float, float]:
     counts = torch.bincount(labels)
     sums = torch.zeros(len(counts), vectors.shape[1]).index_add_(0, labels, vectors)
     square_sums = torch.zeros(len(counts)).index_add_(0, labels, vectors.square().sum(1))
-    usable = counts >= 2
-    counts = counts[usable].double()
+    has_variance = counts >= 2
+    counts = counts[has_variance].double()
     # Per class: squared distance of its mean from that of all, and variance of that mean.
-    squared_distances = (sums[usable].double() / counts[:, None]).square().sum(1)
-    squared_deviations = square_sums[usable].double() - counts * squared_distances
+    squared_distances = (sums[has_variance].double() / counts[:, None]).square().sum(1)
+    squared_deviations = square_sums[has_variance].double() - counts * squared_distances
     mean_variances = squared_deviations / (counts - 1) / counts
     return float(squared_distances.sum()), float(mean_variances.sum())
 
 
 def may_be_mirrored(images: Tensor, labels: Tensor) -> bool:
-    """Whether pictures (N, H, W, C) may be mirrored in training, by `measure_mirror_share`."""
+    """Return whether pictures (N, H, W, C) may be mirrored, according to their mirror share."""
     return measure_mirror_share(images, labels) <= MAX_MIRROR_SHARE
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from untrained.data.held_out import has_test_part_error, split_test_path
+from untrained.data.held_out import second_test_part_error, split_test_path
 from untrained.data.images import LabelledImages, make_image_source, make_image_task
 from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.data.pictures.card import limit_input_size, propose_input_size
@@ -43,7 +43,7 @@ def npz(argument: str, like: Task, root: Path) -> DataSource:
     parts = read_npz(path)
     if test_path is not None:
         if TEST in parts:
-            raise has_test_part_error(path, test_path)
+            raise second_test_part_error(path, test_path)
         parts = {**parts, TEST: read_npz(test_path)[TRAIN]}
     largest_label = max(int(labels.max()) for _, labels in parts.values())
     task = make_image_task(f"npz:{path.name}", like, largest_label + 1)
@@ -98,8 +98,8 @@ def _read_archive(path: Path, fingerprint: str) -> dict[str, LabelledImages]:
                 names_by_part[part] = (image_name, label_name)
                 break
     if TRAIN not in names_by_part:
-        listed = ", ".join(names[:MAX_NAMES_SHOWN]) or "nothing"
-        raise UsageError(f"{path} holds {listed}; it needs x and y (or x_train and y_train)")
+        shown_names = ", ".join(names[:MAX_NAMES_SHOWN]) or "nothing"
+        raise UsageError(f"{path} holds {shown_names}; it needs x and y (or x_train and y_train)")
 
     needed_names: list[str] = []
     for pair in names_by_part.values():

@@ -96,7 +96,7 @@ class ImagePart:
 
 @dataclass(frozen=True)
 class JoinedPart:
-    """The samples of two parts, which stay where they are.
+    """Two parts as one, without a copy of their samples.
 
     Attributes:
         first: The first part.
@@ -116,13 +116,15 @@ class JoinedPart:
         last batch of each part may be smaller.
         """
         iterators = [self.first.batches(size, order), self.second.batches(size, order)]
-        sources = []
+        # For each batch, whether it comes from the first part (0) or from the second (1).
+        part_indices = []
         for index, part in enumerate((self.first, self.second)):
-            sources += [index] * -(-len(part) // size)
+            batch_count = -(-len(part) // size)
+            part_indices += [index] * batch_count
         if order is not None:
-            shuffled = torch.randperm(len(sources), generator=order).tolist()
-            sources = [sources[position] for position in shuffled]
-        for index in sources:
+            shuffled_positions = torch.randperm(len(part_indices), generator=order).tolist()
+            part_indices = [part_indices[position] for position in shuffled_positions]
+        for index in part_indices:
             yield next(iterators[index])
 
     def read_labels(self) -> Tensor:
@@ -169,11 +171,11 @@ def split_rows(rows: Rows, shares: Mapping[str, float]) -> dict[str, Rows]:
     If there are at least four rows, every part gets at least one.
     """
     first_part, *other_parts = shares
-    least_count = 1 if len(rows) >= MIN_SPLIT_ROWS else 0
+    min_count = 1 if len(rows) >= MIN_SPLIT_ROWS else 0
     # Counts refer to all rows, so they are computed before any rows are taken away.
     counts = {}
     for part in other_parts:
-        counts[part] = max(least_count, round(shares[part] * len(rows)))
+        counts[part] = max(min_count, round(shares[part] * len(rows)))
     rows_of_parts = {}
     for part, count in counts.items():
         rows_of_parts[part] = rows[:count]

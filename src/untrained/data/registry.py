@@ -119,7 +119,7 @@ def load_data(data: object, like: Task, root: str | Path | None = None) -> DataS
 
 
 def belongs_to_user(data: str) -> bool:
-    """Whether the name of data, such as "folder:./photos", stands for the user's own data."""
+    """Return whether a name of data, such as "folder:./photos", stands for the user's own data."""
     kind_name = data.partition(":")[0]
     return kind_name in SOURCES and SOURCES[kind_name].belongs_to_user
 

@@ -21,8 +21,8 @@ from untrained.types import Batch, Task
 
 # The task of all samples from Python has this name, so equal samples have equal keys.
 DATASET_NAME = "tensor"
-# Samples whose labels are read to find out how many classes there are.
-_LABELS_READ = 1024
+# Number of samples whose labels are read to find out how many classes there are.
+_SAMPLES_FOR_CLASSES = 1024
 _EXPECTED_DATA = "give a tensor of inputs, or a pair (inputs, targets)"
 
 
@@ -39,7 +39,7 @@ class Samples(Protocol):
 
 
 def is_samples(value: object) -> bool:
-    """Whether a value is meant as data: a tensor, an array, a pair, a Dataset or a loader."""
+    """Return whether a value is meant as data: a tensor, array, pair, Dataset or DataLoader."""
     if isinstance(value, Dataset | DataLoader):
         return True
     entries = value if isinstance(value, tuple) else (value,)
@@ -99,17 +99,17 @@ def read_samples(data: object) -> tuple[Tensor, Tensor | None]:
 
 
 def make_samples_source(samples: Samples, like: Task) -> DataSource:
-    """Make a data source of samples in Python for networks that are built for them.
+    """Make a data source of samples from Python, for networks that are built to fit them.
 
     Args:
         samples: The samples.
-        like: A task of the networks. It has the number of classes, unless more labels are among
-            the first samples.
+        like: Task with the loss and the least number of classes. If the first samples have more
+            classes, the task of the source has that number.
     """
     input_shape = tuple(samples.read_first_input().shape[1:])
     task = Task(DATASET_NAME, input_shape, like.num_classes, like.loss)
     source = samples.make_source(task)
-    labels = source.batch(_LABELS_READ).targets
+    labels = source.batch(_SAMPLES_FOR_CLASSES).targets
     if like.loss == "cross_entropy" and not labels.is_floating_point():
         classes = max(like.num_classes, int(labels.max()) + 1)
         source = samples.make_source(replace(task, num_classes=classes))
@@ -181,7 +181,7 @@ class _DatasetSamples:
         try:
             batch = default_collate(entries)
         except Exception as error:
-            # The samples have different shapes, or are something else than numbers.
+            # The samples have different shapes, or are not numbers.
             reason = str(error).partition("\n")[0]
             raise UsageError(
                 f"samples of {self._name} cannot be stacked into a batch: {reason}; "

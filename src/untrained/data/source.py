@@ -71,7 +71,7 @@ class DataSource:
 
     @property
     def is_table(self) -> bool:
-        """Whether these are rows of a table, whose networks compete with `ctr_designs.py`."""
+        """Whether these are rows of a table, for which `ctr_designs.py` has known designs."""
         return self.schema is not None or (self.task.is_table and bool(self.task.vocabularies))
 
     @cached_property

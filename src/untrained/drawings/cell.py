@@ -26,14 +26,15 @@ def draw_cell(cell: CellGraph, max_width: float) -> Drawing:
 
     It is drawn downwards if that is narrower and `max_width` is too small.
     """
-    rightwards = _arrange_cell(cell, downwards=False)
-    length = _measure_slots(rightwards.slots)[0]
-    if length <= max_width:
-        return _draw_layout(cell, rightwards, downwards=False)
-    downwards = _arrange_cell(cell, downwards=True)
-    if _measure_slots(downwards.slots)[1] < length:
-        return _draw_layout(cell, downwards, downwards=True)
-    return _draw_layout(cell, rightwards, downwards=False)
+    horizontal_layout = _arrange_cell(cell, downwards=False)
+    horizontal_width, _ = _measure_slots(horizontal_layout.slots)
+    if horizontal_width <= max_width:
+        return _draw_layout(cell, horizontal_layout, downwards=False)
+    vertical_layout = _arrange_cell(cell, downwards=True)
+    _, vertical_width = _measure_slots(vertical_layout.slots)
+    if vertical_width < horizontal_width:
+        return _draw_layout(cell, vertical_layout, downwards=True)
+    return _draw_layout(cell, horizontal_layout, downwards=False)
 
 
 def _draw_layout(cell: CellGraph, layout: GraphLayout, *, downwards: bool) -> Drawing:
@@ -42,10 +43,10 @@ def _draw_layout(cell: CellGraph, layout: GraphLayout, *, downwards: bool) -> Dr
     left = min((box[0] for box in boxes), default=0.0)
     top = min((box[1] for box in boxes), default=0.0)
     length, breadth = _measure_slots(layout.slots)
-    width, height = _swap_if(downwards, length, breadth)
+    width, height = _swap_axes(downwards, length, breadth)
     paths = []
     for path in route_edges(layout):
-        paths.append([_swap_if(downwards, *point) for point in path])
+        paths.append([_swap_axes(downwards, *point) for point in path])
     # Edges without an operation are faint and drawn first, below all others.
     order = sorted(range(len(cell.edges)), key=lambda e: find_family(cell.edges[e][2]) != "none")
     parts = []
@@ -70,17 +71,17 @@ def _arrange_cell(cell: CellGraph, *, downwards: bool) -> GraphLayout:
     nodes = []
     for label in cell.nodes:
         width = max(measure_label(label) - 6, _NODE_SIZE)
-        nodes.append(_swap_if(downwards, width, _NODE_SIZE))
+        nodes.append(_swap_axes(downwards, width, _NODE_SIZE))
     edges: list[tuple[int, int, Size | None]] = []
     for source, target, label in cell.edges:
         label_size = None
         if label:
-            label_size = _swap_if(downwards, measure_label(label), LABEL_HEIGHT)
+            label_size = _swap_axes(downwards, measure_label(label), LABEL_HEIGHT)
         edges.append((source, target, label_size))
     return arrange_graph(nodes, edges, gaps)
 
 
-def _swap_if(downwards: bool, x: float, y: float) -> tuple[float, float]:
+def _swap_axes(downwards: bool, x: float, y: float) -> tuple[float, float]:
     """Convert page coordinates (x, y) to (along, across), or back."""
     if downwards:
         return y, x
@@ -89,23 +90,22 @@ def _swap_if(downwards: bool, x: float, y: float) -> tuple[float, float]:
 
 def _measure_slots(slots: Sequence[Slot]) -> tuple[float, float]:
     """Return the length of all slots along the flow, and their breadth across it."""
-    # Both ends of every slot.
-    along = []
-    across = []
+    ends_along = []
+    ends_across = []
     for slot in slots:
-        along.append(slot.along - slot.size[0] / 2)
-        along.append(slot.along + slot.size[0] / 2)
-        across.append(slot.across - slot.size[1] / 2)
-        across.append(slot.across + slot.size[1] / 2)
-    length = max(along, default=0.0) - min(along, default=0.0)
-    breadth = max(across, default=0.0) - min(across, default=0.0)
+        ends_along.append(slot.along - slot.size[0] / 2)
+        ends_along.append(slot.along + slot.size[0] / 2)
+        ends_across.append(slot.across - slot.size[1] / 2)
+        ends_across.append(slot.across + slot.size[1] / 2)
+    length = max(ends_along, default=0.0) - min(ends_along, default=0.0)
+    breadth = max(ends_across, default=0.0) - min(ends_across, default=0.0)
     return length, breadth
 
 
 def _place_box(slot: Slot, downwards: bool) -> Box:
     """Return the box of a slot on the page."""
-    x, y = _swap_if(downwards, slot.along, slot.across)
-    width, height = _swap_if(downwards, *slot.size)
+    x, y = _swap_axes(downwards, slot.along, slot.across)
+    width, height = _swap_axes(downwards, *slot.size)
     return x - width / 2, y - height / 2, width, height
 
 
@@ -114,9 +114,8 @@ def _draw_edge(cell: CellGraph, edge: int, path: Sequence[Point]) -> str:
     source, target, label = cell.edges[edge]
     x, y = path[-1]
     control_x, control_y = path[-2]
-    # A control point on the end itself has no direction.
+    # Direction in which the curve arrives. It is zero if the control point is the end itself.
     length = hypot(x - control_x, y - control_y) or 1.0
-    # Direction in which the curve arrives.
     dx = (x - control_x) / length
     dy = (y - control_y) / length
     neck = (x - _ARROW_LENGTH * dx, y - _ARROW_LENGTH * dy)

@@ -52,7 +52,7 @@ def route_edges(layout: GraphLayout) -> list[list[Point]]:
 def _list_candidates(layout: GraphLayout, edge: int) -> list[list[Point]]:
     """Return candidate paths.
 
-    The first one only passes the label, if there is one. Each next one passes more of the slots
+    The first one only passes the label, if there is one. Each further one passes more of the slots
     that the layout reserves for this edge, from the middle outwards, so that an arc stays
     symmetric.
     """
@@ -71,11 +71,11 @@ def _list_candidates(layout: GraphLayout, edge: int) -> list[list[Point]]:
 def _find_obstacles(layout: GraphLayout, edge: int) -> list[Slot]:
     """Return the boxes that an edge must avoid: all but its label and its two nodes."""
     chain = layout.chains[edge]
-    own = {chain[0], layout.label_slots[edge], chain[-1]}
+    own_slots = {chain[0], layout.label_slots[edge], chain[-1]}
     obstacles = []
     for i, slot in enumerate(layout.slots):
         # A slot without size is a point that another edge passes.
-        if slot.size[0] and i not in own:
+        if slot.size[0] and i not in own_slots:
             obstacles.append(slot)
     return obstacles
 
@@ -131,9 +131,12 @@ def _count_crowded_points(
     return count
 
 
-def _list_waypoints(layout: GraphLayout, edge: int, visited: Sequence[int]) -> list[Point]:
-    """Return the points to pass: outlines of both nodes, ends of the label, empty slots."""
-    first, *inner, last = (layout.slots[i] for i in visited)
+def _list_waypoints(layout: GraphLayout, edge: int, slots: Sequence[int]) -> list[Point]:
+    """Return the points that a path through these slots passes.
+
+    They are on the outlines of both nodes, at both ends of the label and at empty slots.
+    """
+    first, *inner, last = (layout.slots[i] for i in slots)
     start = _compute_port_offset(layout, edge, 0)
     end = _compute_port_offset(layout, edge, -1)
     points = [(first.along + _compute_outline_distance(first, start), first.across + start)]

@@ -25,7 +25,7 @@ class DrawableDiagram:
 
     def to_svg(self) -> str:
         """Return the picture as the content of an SVG file."""
-        # Imported here because `draw` knows all kinds of diagrams, which are defined below.
+        # Imported here because `draw` imports this module.
         from untrained.drawings.draw import draw_file
 
         # The diagrams of this module are the only subclasses.
@@ -147,7 +147,7 @@ def _describe_layer(module: nn.Module) -> Stage | None:
 
 # ------------------------------------------------------------------------------------ JSON files
 
-# No diagram has a larger number.
+# A larger number in a file is an error.
 _MAX_NUMBER = 1_000_000
 # Nodes of a graph. A file from elsewhere must not keep the layout busy for hours.
 _MAX_NODES = 200

@@ -4,7 +4,8 @@ The network runs once on torch's meta device, where nothing is computed. Every t
 receives data from the input becomes a node. Then the graph is simplified:
 
 1. Functions that only pass data on, such as norms, dropout and changes of shape, disappear.
-2. Other functions of one input, such as activations, are written behind the layer that they follow.
+2. Other functions of one input, such as activations, are appended to the label of the layer that
+   they follow.
 3. If there are too many nodes, those of one module become one node.
 4. Equal nodes that follow each other become one: `conv 3x3, 16 ×3`.
 """
@@ -22,21 +23,23 @@ from torch.overrides import TorchFunctionMode
 
 from untrained.drawings.diagrams import CellGraph
 
-# A graph with more nodes is drawn by modules instead of layers.
-_MAX_NODES = 48
+# In a graph with more nodes, the nodes are modules instead of layers.
+_MAX_LAYER_NODES = 48
 # A graph with more nodes is not drawn.
-_MAX_MODULES = 96
-# Functions written behind a layer; further ones are replaced by an ellipsis.
+_MAX_MODULE_NODES = 96
+# Functions appended to the label of a layer; further ones are replaced by an ellipsis.
 _MAX_SUFFIXES = 2
 
-_PLAIN = frozenset(
+# Functions that only pass data on. With several inputs, some of them merge data and stay.
+_PLAIN_FUNCTIONS = frozenset(
     "batch_norm layer_norm group_norm instance_norm rms_norm local_response_norm normalize dropout "
     "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout view reshape flatten "
     "unflatten permute transpose swapaxes movedim squeeze unsqueeze expand repeat contiguous clone "
     "detach to float double half long int bool type chunk split tensor_split unbind getitem narrow "
     "select pad constant_pad identity add sub mul div neg alias get cat stack".split()
 )
-_LAYERS = {
+# Labels of functions that become layers.
+_LAYER_LABELS = {
     "linear": "linear",
     "bilinear": "bilinear",
     "embedding": "embedding",
@@ -56,7 +59,8 @@ _LAYERS = {
     "rnn_relu": "RNN",
     "mean": "mean",
 }
-_MERGES = {"add": "+", "mul": "\u00d7", "sub": "\u2212", "div": "/", "cat": "concat"}
+# Labels of functions that merge the data of several nodes.
+_MERGE_LABELS = {"add": "+", "mul": "\u00d7", "sub": "\u2212", "div": "/", "cat": "concat"}
 # Containers say nothing about what they contain, so a node of one has its name in the network.
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
@@ -67,10 +71,11 @@ class _Node:
 
     Attributes:
         label: What it is.
-        kind: "layer" (always a node), "plain" (disappears) or "function" (written behind a layer).
+        kind: "layer" (always a node), "plain" (disappears) or "function" (appended to the label of
+            a layer).
         sources: Numbers of the nodes whose results it receives, without repetition.
-        scope: The calls of modules that it is part of, from the outermost.
-        suffixes: Functions that are written behind it.
+        scope: Numbers of the module calls that contain it, the outermost first.
+        suffixes: Functions that are appended to its label.
         repeats: How many equal nodes it stands for.
     """
 
@@ -118,10 +123,10 @@ def trace_layer_graph(network: nn.Module, input_shape: Sequence[int]) -> CellGra
     finally:
         network.train(was_training)
     nodes = _fold_functions(_remove_plain(_keep_ancestors(recorder.nodes, output)))
-    if len(nodes) > _MAX_NODES:
+    if len(nodes) > _MAX_LAYER_NODES:
         nodes = _group_by_module(nodes, recorder)
     nodes = _join_repeated(nodes)
-    if len(nodes) > _MAX_MODULES:
+    if len(nodes) > _MAX_MODULE_NODES:
         return None
     return _make_graph(nodes)
 
@@ -179,8 +184,12 @@ class _Recorder(TorchFunctionMode):
         return number
 
     def _find_sources(self, tensors: Sequence[Tensor]) -> list[int]:
-        numbers = [self._producers[id(x)] for x in tensors if id(x) in self._producers]
-        return list(dict.fromkeys(numbers))
+        # A dictionary removes repetitions and keeps the order.
+        numbers: dict[int, None] = {}
+        for tensor in tensors:
+            if id(tensor) in self._producers:
+                numbers[self._producers[id(tensor)]] = None
+        return list(numbers)
 
     @contextmanager
     def _watch_modules(self) -> Iterator[None]:
@@ -238,8 +247,8 @@ def _describe_call(
         source_count: How many different nodes it receives data from.
     """
     if source_count > 1:
-        return _MERGES.get(name, _LAYERS.get(name, name)), "layer"
-    if name in _PLAIN:
+        return _MERGE_LABELS.get(name, _LAYER_LABELS.get(name, name)), "layer"
+    if name in _PLAIN_FUNCTIONS:
         return name, "plain"
     arguments = dict(zip(("input", "weight", "bias", "stride"), args, strict=False)) | kwargs
     weight = arguments.get("weight")
@@ -253,9 +262,9 @@ def _describe_call(
     if name in ("linear", "embedding", "embedding_bag") and isinstance(weight, Tensor):
         # The weight of an embedding has one row per category.
         size = weight.shape[0] if name == "linear" else weight.shape[1]
-        return f"{_LAYERS[name]}, {size}", "layer"
-    if name in _LAYERS:
-        return _LAYERS[name], "layer"
+        return f"{_LAYER_LABELS[name]}, {size}", "layer"
+    if name in _LAYER_LABELS:
+        return _LAYER_LABELS[name], "layer"
     return name, "function"
 
 
@@ -323,8 +332,8 @@ def _fold_functions(nodes: _Nodes) -> _Nodes:
     for number, node in nodes.items():
         direct_sources = node.sources
         node.sources = _replace_sources(direct_sources, replacements)
-        # The input of the network is no layer.
-        is_foldable = node.kind == "function" and node.sources != [0] and len(node.sources) == 1
+        # Nothing is appended to the label of the input, which is node 0.
+        is_foldable = node.kind == "function" and len(node.sources) == 1 and node.sources != [0]
         if is_foldable and use_counts[direct_sources[0]] == 1:
             kept[node.sources[0]].suffixes.append(node.label)
             replacements[number] = node.sources[0]
@@ -336,13 +345,14 @@ def _fold_functions(nodes: _Nodes) -> _Nodes:
 def _group_by_module(nodes: _Nodes, recorder: _Recorder) -> _Nodes:
     """Replace the nodes of one call of a module by one node.
 
-    The deepest level of modules is used for which the graph is small enough, or else the highest.
+    This uses the deepest level of modules at which the graph is small enough, or else the top
+    level.
     """
     deepest = max(len(node.scope) for node in nodes.values())
     grouped = nodes
     for level in range(deepest, 0, -1):
         grouped = _group_at_level(nodes, level, recorder.call_labels)
-        if len(_join_repeated(grouped)) <= _MAX_NODES:
+        if len(_join_repeated(grouped)) <= _MAX_LAYER_NODES:
             break
     return grouped
 
@@ -382,10 +392,11 @@ def _join_repeated(nodes: _Nodes) -> _Nodes:
         sources = _replace_sources(node.sources, replacements)
         node = _Node(node.label, node.kind, sources, node.scope, node.suffixes, node.repeats)
         if len(sources) == 1:
-            before = joined[sources[0]]
-            is_equal = (before.label, before.suffixes) == (node.label, node.suffixes)
-            if is_equal and len(uses[nodes[number].sources[0]]) == 1 and len(before.sources) == 1:
-                before.repeats += 1
+            previous = joined[sources[0]]
+            is_equal = (previous.label, previous.suffixes) == (node.label, node.suffixes)
+            is_only_user = len(uses[nodes[number].sources[0]]) == 1
+            if is_equal and is_only_user and len(previous.sources) == 1:
+                previous.repeats += 1
                 replacements[number] = sources[0]
                 continue
         joined[number] = node

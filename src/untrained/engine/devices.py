@@ -71,8 +71,8 @@ def _unusable_device_error(device: object) -> UsageError:
 def describe_hardware(device: str) -> str:
     """Return the model of the processor or GPU behind a device, such as `AMD EPYC 9B45`.
 
-    It tells machines of different speed apart. If the model is unknown, it is the architecture,
-    such as `arm64`.
+    Machines of different speed have different models. If the model is unknown, return the
+    architecture, such as `arm64`.
     """
     if torch.device(device).type == "cuda" and torch.cuda.is_available():
         return torch.cuda.get_device_name(device)

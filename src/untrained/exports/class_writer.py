@@ -315,7 +315,7 @@ def _list_used_values(statements: Sequence[Statement]) -> list[int]:
 
 def _drop_unused_statements(statements: Sequence[Statement]) -> list[Statement]:
     """Return the statements that have side effects or compute a value that is used later."""
-    # From the end, because a statement is only needed if a later one that is kept uses its value.
+    # Backwards, because only later statements that are kept decide whether a value is used.
     used_values: set[int] = set()
     remaining: list[Statement] = []
     for statement in reversed(statements):
@@ -358,7 +358,8 @@ def _can_inline(earlier: Statement, statement: Statement, uses: Sequence[int]) -
     # Long chains of calls are easier to read in several statements.
     call_count = 0
     for node in iterate_nodes((earlier.expression, statement.expression)):
-        call_count += isinstance(node, Call)
+        if isinstance(node, Call):
+            call_count += 1
     is_short = len(format_expression(earlier.expression)) < LINE_WIDTH // 2
     return is_short and call_count <= _MAX_CALLS_PER_LINE
 

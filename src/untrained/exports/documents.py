@@ -1,6 +1,7 @@
 """The documents of an export: `config.json` for programs and `README.md` for people."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
@@ -88,7 +89,7 @@ def make_config(subject: ExportSubject, facts: ExportFacts) -> dict[str, Any]:
 
 
 def _make_target(subject: ExportSubject) -> dict[str, Any] | None:
-    """Return how outputs become numbers in the unit of the label; None unless they are numbers."""
+    """Return how to convert outputs to the unit of the label; None unless it is a regression."""
     if subject.task.kind != REGRESSION:
         return None
     name = subject.schema.label if subject.schema else "prediction"
@@ -236,31 +237,34 @@ def _count_columns(schema: Schema) -> str:
         kinds.append(format_count(len(schema.dense), "number"))
     if schema.identifiers:
         kinds.append(format_count(len(schema.identifiers), "identifier"))
-    return f"{format_count(schema.columns, 'column')} ({' and '.join(kinds)})"
+    return f"{format_count(schema.column_count, 'column')} ({' and '.join(kinds)})"
 
 
 def _make_usage(subject: ExportSubject, facts: ExportFacts) -> str:
     task = subject.task
     if subject.schema is None:
-        shell = ["pip install onnxruntime pillow numpy", "python predict.py picture.png folder/"]
-        python = [
+        shell_lines = [
+            "pip install onnxruntime pillow numpy",
+            "python predict.py picture.png folder/",
+        ]
+        python_lines = [
             "from model import load  # needs torch and safetensors",
             "",
             "network = load()",
         ]
     else:
-        shell = ["pip install onnxruntime numpy", "python predict.py rows.csv"]
-        python = [
+        shell_lines = ["pip install onnxruntime numpy", "python predict.py rows.csv"]
+        python_lines = [
             "import torch",
             "from model import load  # needs torch and safetensors",
             "from table import encode  # takes rows as dicts from column names to values",
             "",
             "network = load()",
-            f"{_make_prediction_line(task)}",
+            _make_prediction_line(task),
         ]
-    lines = ["```", *shell, "```"]
+    lines = ["```", *shell_lines, "```"]
     if not facts.source_failure:
-        lines.extend(["", "```python", *python, "```"])
+        lines.extend(["", "```python", *python_lines, "```"])
     return "\n".join(lines)
 
 
@@ -299,7 +303,7 @@ def describe_columns(schema: Schema) -> str:
     return "\n".join(lines)
 
 
-def _format_names(names: "list[str] | tuple[str, ...]") -> str:
+def _format_names(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 

@@ -87,7 +87,7 @@ def replace_folder(folder: Path) -> Iterator[Staging]:
         folder: The final path. Files of an earlier export are replaced, others stay.
 
     Yields:
-        The folder to write into.
+        The staging, whose `folder` is the path to write into.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     pattern = f"{glob.escape(_make_staging_prefix(folder))}*"

@@ -19,7 +19,7 @@ import onnxruntime
 HERE = Path(__file__).resolve().parent
 COLUMNS = ["arch", "milliseconds", "input_values", "machine"]
 WARM_UP = 5
-# All passes are repeated while their median exceeds the result by this factor.
+# More passes are measured while the median of all exceeds the result by this factor.
 MAX_SPREAD = 1.25
 MAX_ROUNDS = 3
 
@@ -51,8 +51,8 @@ def main() -> None:
 def measure_file(path: Path, shape: list[int], threads: int, runs: int) -> float:
     """Return the seconds of a forward pass with one sample.
 
-    Other programs make passes slower and never faster, so the result is the time that a tenth of
-    the passes do not exceed.
+    Other programs make passes slower and never faster, so the result is not the median but the
+    tenth percentile.
     """
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads
@@ -77,7 +77,11 @@ def measure_file(path: Path, shape: list[int], threads: int, runs: int) -> float
 
 
 def choose_clock(threads: int) -> Callable[[], float]:
-    """Return the CPU time of this thread if the whole forward pass runs in it."""
+    """Return the clock for the measurement.
+
+    The CPU time of this thread is not affected by other programs, but it covers the whole forward
+    pass only if there is one thread. Otherwise, or if that clock is too coarse, use the wall clock.
+    """
     is_fine = time.get_clock_info("thread_time").resolution <= 1e-6
     if threads == 1 and is_fine:
         return time.thread_time

@@ -93,7 +93,7 @@ def merge_traces(passes: Sequence[TracedPass]) -> dict[int, Trace]:
         One trace per block that is valid for all passes, by the id of the block.
 
     Raises:
-        SourceError: A block computes something else in one of the passes.
+        SourceError: A block does not compute the same in all passes.
     """
     merged = {}
     for module in passes[0].tracer.structure.network.modules():

@@ -1,4 +1,4 @@
-"""The structure of a network: layers of torch, containers, and blocks, which are all others.
+"""The structure of a network: layers of torch, containers, and blocks, which are all other modules.
 
 This module also finds the paths by which a block refers to the modules and weights inside it.
 """
@@ -40,7 +40,10 @@ class NetworkStructure:
         self._weight_names = _group_names_by_id(weights)
 
     def is_container(self, module: nn.Module) -> bool:
-        """Whether a module only holds others. It is written where it is used, without a class."""
+        """Return whether a module only holds others.
+
+        A container has no class in the source; its constructor is called where it is used.
+        """
         return type(module) in _CONTAINER_TYPES and module is not self.network
 
     def is_block(self, module: nn.Module) -> bool:
@@ -48,7 +51,7 @@ class NetworkStructure:
         return id(module) not in self.layer_calls and not self.is_container(module)
 
     def is_chain(self, module: nn.Module) -> bool:
-        """Whether a module runs its children one after the other, as `nn.Sequential` does."""
+        """Return whether a module runs its children in order, as `nn.Sequential` does."""
         return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
 
     def get_module_path(self, owner: nn.Module, module: nn.Module) -> str:
@@ -73,7 +76,7 @@ class NetworkStructure:
 
         Returns:
             The path in the block, such as `self.mix[0]`, and the name in the whole network; None
-            for a tensor that is no such weight.
+            for any other tensor.
         """
         names = self._weight_names.get(id(tensor), [])
         for prefix in self._list_prefixes(owner):
@@ -83,7 +86,7 @@ class NetworkStructure:
         return None
 
     def list_ties(self) -> list[tuple[str, str]]:
-        """Return (name, first name) for every further name of a weight that has several."""
+        """Return (other name, first name) pairs of the weights that have several names."""
         ties = []
         for first, *others in self._weight_names.values():
             for name in others:
@@ -107,7 +110,10 @@ class NetworkStructure:
         return path
 
     def _list_prefixes(self, owner: nn.Module) -> list[str]:
-        """Return what the names of everything below `owner` start with."""
+        """Return the prefixes of the names of all modules and weights below `owner`.
+
+        There are several if the network uses `owner` in several places.
+        """
         prefixes = []
         for name in self._module_names[id(owner)]:
             prefixes.append(f"{name}." if name else "")
@@ -118,7 +124,7 @@ def check_identifier(name: str, module: nn.Module) -> str:
     """Return the name of an attribute.
 
     Raises:
-        SourceError: Python has no attributes of this name, such as `0` or `class`.
+        SourceError: The name cannot be an attribute in Python, such as `0` or `class`.
     """
     if not name.isidentifier() or iskeyword(name):
         raise SourceError(

@@ -176,13 +176,17 @@ def compute_probabilities(outputs: Array) -> Array:
 def format_predictions(outputs: Array, config: dict[str, Any], top: int) -> list[list[str]]:
     """Return the predictions of each sample.
 
-    They are the most probable classes with their probabilities, the probability of a binary label,
-    or a number in the unit of the label.
+    Depending on the network, these are the most probable classes with their probabilities, the
+    probability of a binary label, or a number in the unit of the label.
     """
     target = config.get("target")
     if target:
         numbers = outputs.astype(np.float64) * target["std"] + target["mean"]
-        return [[f"{target['name']} {' '.join(f'{x:.6g}' for x in row)}"] for row in numbers]
+        predictions = []
+        for row in numbers:
+            texts = [f"{number:.6g}" for number in row]
+            predictions.append([f"{target['name']} {' '.join(texts)}"])
+        return predictions
     rows = compute_probabilities(outputs)
     return [format_probabilities(row, config, top) for row in rows]
 
@@ -192,7 +196,7 @@ def format_probabilities(probabilities: Array, config: dict[str, Any], top: int)
     if config["table"] and config["loss"] == "bce":
         return [f"{config['table']['label']} {probabilities[1]:.6f}"]
     best = np.argsort(-probabilities)[:top]
-    return [f"{config['classes'][place]} {probabilities[place]:.4f}" for place in best]
+    return [f"{config['classes'][index]} {probabilities[index]:.4f}" for index in best]
 
 
 def main() -> int:

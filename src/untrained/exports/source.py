@@ -1,10 +1,10 @@
 """Generate plain PyTorch source for a network, with one readable class per kind of block.
 
-`tracing.py` records what each block computes. Blocks of the same type that compute the same become
-one class; numbers in which they differ become arguments of its constructor. Attributes keep their
-names, so weights do too. Parts that the network never uses, such as an auxiliary tower in
-evaluation mode, are left out. The source does not import `untrained`. `check_source` runs it and
-compares its outputs with those of the original before it is returned.
+`tracing.py` records what each block computes. Blocks with the same computation become one class;
+numbers in which they differ become arguments of its constructor. Attributes keep their names, so
+weights do too. Parts that the network never uses, such as an auxiliary tower in evaluation mode,
+are left out. The source does not import `untrained`. Before it is returned, `check_source` runs it
+and compares its outputs with those of the original.
 """
 
 import json
@@ -43,7 +43,7 @@ class NetworkSource:
         text: The source of a Python module.
         class_name: Name of the class of the network in this module.
         weights: The weights by their names in that class.
-        is_trainable: Whether it computes the same as the original in training mode too.
+        is_trainable: Whether it also computes the same as the original in training mode.
     """
 
     text: str
@@ -70,7 +70,8 @@ def write_source(
     """
     copy = deepcopy(network).cpu()
     for module in copy.modules():
-        # Cells of some spaces add x * 0, so that a gradient flows through edges without operation.
+        # Cells of some spaces add x * 0, so that a gradient flows through edges without an
+        # operation. The plain source leaves these terms out.
         if hasattr(module, "skips_zeros"):
             module.skips_zeros = True  # type: ignore[assignment]
     try:
@@ -247,7 +248,7 @@ class _SourceWriter:
             if id(child) in self._used_modules:
                 children[name] = self._express_module(child)
             else:
-                # A placeholder, so that the positions and weight names of other children stay.
+                # A placeholder, so that other children keep their positions and weight names.
                 children[name] = Code("nn.Identity()")
         if isinstance(module, nn.ModuleDict):
             items = [KeyValue(json.dumps(name), child) for name, child in children.items()]
@@ -256,7 +257,7 @@ class _SourceWriter:
             return (Collection("[]", tuple(children.values())),)
         if list(children) == [str(position) for position in range(len(children))]:
             return tuple(children.values())
-        # The children of this sequence have names of their own.
+        # The children of this `nn.Sequential` have names instead of numbers.
         pairs = []
         for name, child_expression in children.items():
             pairs.append(Collection("()", (Code(json.dumps(name)), child_expression)))
@@ -311,7 +312,7 @@ class _SourceWriter:
         return members
 
     def _uses_weight(self, module: nn.Module, name: str) -> bool:
-        """Whether a block itself reads one of its weights, under any of the names of the block."""
+        """Return whether a block itself reads one of its weights, under any name of the block."""
         for prefix, other in self._structure.network.named_modules(remove_duplicate=False):
             if other is not module:
                 continue

@@ -91,7 +91,7 @@ def read_encoded_rows(path: Path) -> Iterator[tuple[str, Array]]:
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a CSV file whose first line names the columns.
 
-    A row with another number of fields is reported and skipped.
+    A row that has more or fewer fields than the header is reported and skipped.
     """
     open_file = OPENERS.get(path.suffix, open)
     with open_file(path, "rt", encoding="utf-8-sig", errors="backslashreplace", newline="") as file:

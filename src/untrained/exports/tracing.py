@@ -195,7 +195,7 @@ class Tracer(TorchFunctionMode):
         """Store the trace of a block.
 
         Raises:
-            SourceError: The block was called before and computed something else.
+            SourceError: The block was called before and did not compute the same.
         """
         output: Expression = Code("")
         if not frame.is_opaque:
@@ -347,7 +347,7 @@ def _list_tensors(value: Any) -> list[Tensor]:
 
 
 def _is_full_view(result: Any, base: Tensor) -> bool:
-    """Return whether a view shows all of its tensor in the same order."""
+    """Return whether a result is a view of all values of `base` in the same order."""
     return (
         isinstance(result, Tensor)
         and result.shape == base.shape

@@ -2,7 +2,7 @@
 
 The constructor arguments of a layer are guessed from its attributes. The guess is accepted only if
 a layer with these arguments equals the original. If no guess is accepted, the layer is traced like
-a block of the user.
+a module that the user wrote.
 """
 
 import json
@@ -39,13 +39,13 @@ def find_constructor_call(layer: nn.Module) -> Call | None:
     if getattr(nn, layer_type.__name__, None) is not layer_type:
         return None
     parameters = _list_constructor_parameters(layer_type)
-    exact = {}
+    exact_arguments = {}
     for parameter in parameters:
         if hasattr(layer, parameter.name):
-            exact[parameter.name] = _read_argument(layer, parameter.name)
+            exact_arguments[parameter.name] = _read_argument(layer, parameter.name)
     # Most layers accept 3 for (3, 3), which is what people write. Some do not.
-    short = {name: _shorten_tuple(value) for name, value in exact.items()}
-    for arguments in (short, exact):
+    short_arguments = {name: _shorten_tuple(value) for name, value in exact_arguments.items()}
+    for arguments in (short_arguments, exact_arguments):
         if _makes_equal_layer(layer_type, arguments, layer):
             function = Code(f"nn.{layer_type.__name__}")
             return Call(function, _make_call_arguments(parameters, arguments))
@@ -53,10 +53,10 @@ def find_constructor_call(layer: nn.Module) -> Call | None:
 
 
 def _list_constructor_parameters(layer_type: type[nn.Module]) -> list[Parameter]:
-    open_ended = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    variadic_kinds = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     parameters = []
     for parameter in signature(layer_type).parameters.values():
-        if parameter.name in _PLACEMENT_ARGUMENTS or parameter.kind in open_ended:
+        if parameter.name in _PLACEMENT_ARGUMENTS or parameter.kind in variadic_kinds:
             continue
         parameters.append(parameter)
     return parameters
@@ -126,7 +126,7 @@ def express_value(value: object, hint: str = "size") -> Expression:
     """Turn a plain Python value into an expression.
 
     Args:
-        value: A number, text, None, slice, dtype, or a tuple, list or dict of such.
+        value: A number, text, None, slice, dtype, or a tuple, list or dict of such values.
         hint: Name for the numbers in it if they become arguments of a class.
 
     Raises:

@@ -11,7 +11,7 @@ from untrained.papers import (  # noqa: F401 - they register their experiments
     dextr,
     dextr_figures,
     dextr_searches,
-    found_cells,
+    discovered_cells,
     hnas,
     hnas_ablations,
     hnas_cells,

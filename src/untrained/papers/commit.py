@@ -1,4 +1,4 @@
-"""The commit of the code, which a page of results states."""
+"""Find the git commit of the code, for the pages of results."""
 
 import os
 import subprocess
@@ -10,10 +10,10 @@ COMMIT_VARIABLE = "UNTRAINED_COMMIT"
 
 
 def read_commit() -> str:
-    """Return the short commit of the clone that the package runs from; empty if it is in none.
+    """Return the short hash of the commit that the package runs from.
 
-    A commit that ends in "+" has changes in the package that are not committed. A copy of a clone
-    without its `.git` may name its commit in the environment variable `UNTRAINED_COMMIT`.
+    It ends in "+" if the package has changes that are not committed. Outside a git repository it is
+    the value of the environment variable `UNTRAINED_COMMIT`, or empty.
     """
     package = Path(untrained.__file__).parent
     try:
@@ -26,5 +26,5 @@ def read_commit() -> str:
 
 def _run_git(folder: Path, *words: str) -> str:
     command = ["git", "-C", str(folder), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-    return done.stdout.strip()
+    completed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    return completed.stdout.strip()

@@ -83,8 +83,8 @@ def compute_swap_reg(sample: Sample) -> Scores:
     return np.asarray(sample["swap"] * np.exp(-squares / sigma))
 
 
-def add_published_variants(rows: list[CorrelationRow], *names: str) -> list[CorrelationRow]:
-    """Add, after each row of these proxies, the same row with the variant of the authors' code."""
+def add_authors_variants(rows: list[CorrelationRow], *names: str) -> list[CorrelationRow]:
+    """Insert, after each row of these proxies, a row with the variant of the authors' code."""
     all_rows: list[CorrelationRow] = []
     for row in rows:
         all_rows.append(row)
@@ -112,7 +112,7 @@ def table_1(config: ExperimentConfig) -> Findings:
     for name, published in TABLE_1.items():
         if name != "swap_reg":
             rows.append(make_proxy_row(name, name, published))
-    rows = add_published_variants(rows, "dextr", "meco")
+    rows = add_authors_variants(rows, "dextr", "meco")
     # swap_reg is computed from two proxies. In the paper it comes before Dextr.
     swap_row = CorrelationRow("swap_reg", ("swap", "params"), compute_swap_reg, TABLE_1["swap_reg"])
     rows.insert(-2, swap_row)
@@ -121,7 +121,7 @@ def table_1(config: ExperimentConfig) -> Findings:
         ALL_TASKS,
         rows,
         differences=[("dextr", label) for label in ("params", "zico", "meco", "swap_reg")],
-        ranked=("dextr",),
+        rank_labels=("dextr",),
     )
     deviations = (
         *findings.deviations,
@@ -146,7 +146,7 @@ def table_4(config: ExperimentConfig) -> Findings:
     """Table 4: Spearman correlation of ln(1 + sum of inverse condition numbers), of
     ln(1 + curvature), of proxies of the same kind, and of combinations, on NAS-Bench-201."""
     rows = [make_proxy_row(name, name, published) for name, published in TABLE_4.items()]
-    rows = add_published_variants(rows, "dextr_conditions", "dextr_curvature", "zen", "dextr")
+    rows = add_authors_variants(rows, "dextr_conditions", "dextr_curvature", "zen", "dextr")
     for name in ("dextr_curvature", "dextr"):
         label = f"{name}, radius of the text"
         row = make_proxy_row(label, f"{name}(radius=text)", TABLE_4[name])
@@ -155,14 +155,14 @@ def table_4(config: ExperimentConfig) -> Findings:
         config,
         NB201,
         rows,
-        # What the curvature adds to the conditions alone.
+        # Differences to the condition numbers alone show what the curvature adds.
         differences=[
             ("dextr", "dextr_conditions"),
             ("dextr, authors' code", "dextr_conditions, authors' code"),
             ("dextr, radius of the text", "dextr_conditions"),
             ("dextr", "zico"),
         ],
-        ranked=("dextr", "dextr_conditions"),
+        rank_labels=("dextr", "dextr_conditions"),
     )
     notes = (
         VARIANT_NOTE,
@@ -181,14 +181,14 @@ def table_4(config: ExperimentConfig) -> Findings:
     (*TABLES, "darts1000", "accel_nasbench"),
 )
 def table_4_on_all_tables(config: ExperimentConfig) -> Findings:
-    """Table 4, continued: the paper compares Dextr with its two terms on NAS-Bench-201 alone; here
-    is the same comparison on all tables, with the difference that the curvature makes."""
+    """Table 4, continued: the paper compares Dextr with its two terms on NAS-Bench-201 alone. This
+    experiment repeats the comparison on all tables and shows what the curvature adds."""
     tasks = (*ALL_TASKS, DARTS, ACCEL)
     names = ("dextr_conditions", "dextr_curvature", "dextr", "params", "flops", "zico", "meco_opt")
     rows = []
     for name in names:
         published = _list_published_values(name, tasks)
-        # Both tables have these numbers already.
+        # Published numbers are counted in Tables 1 and 4, so these rows do not count.
         rows.append(replace(make_proxy_row(name, name, published), alternative=True))
     findings = make_correlation_table(
         config,
@@ -212,12 +212,12 @@ def table_4_on_all_tables(config: ExperimentConfig) -> Findings:
 
 
 def _list_published_values(name: str, tasks: Sequence[BenchmarkTask]) -> tuple[float | None, ...]:
-    """Return the numbers of a proxy in Table 1, or else in Table 4, one per task."""
-    known: dict[str, float | None] = {}
+    """Return the numbers of a proxy in Table 1, or in Table 4 if Table 1 has none, one per task."""
+    value_by_label: dict[str, float | None] = {}
     for table, columns in ((TABLE_4, NB201), (TABLE_1, ALL_TASKS)):
         for task, value in zip(columns, table.get(name, ()), strict=False):
-            known[task.label] = value
-    return tuple(known.get(task.label) for task in tasks)
+            value_by_label[task.label] = value
+    return tuple(value_by_label.get(task.label) for task in tasks)
 
 
 @experiment(
@@ -231,19 +231,19 @@ def _list_published_values(name: str, tasks: Sequence[BenchmarkTask]) -> tuple[f
 def table_5(config: ExperimentConfig) -> Findings:
     """Table 5: mean share of layers whose feature map of a CIFAR-10 image has a largest singular
     value of at least 1, as Lemma 1 assumes, over 1,000 networks of NAS-Bench-101, -201 and -301."""
+    # The paper does not define "layer", so both readings are measured.
     proxies = {}
     for kind in ("modules", "leaves"):
         proxies[kind] = f"{measurements.MODULE_NAME}:large_layers(which={kind})"
     lines: list[TableLine] = []
     deviations: list[str] = []
-    # Both readings of "layer" are measured, since the paper does not define it.
     for task, published in TABLE_5.items():
         sample = measure_sample(config, list(proxies.values()), task)
         for kind, proxy in proxies.items():
             what = f"{task.label}, all {kind}"
             note = sample.describe_failures(proxy)
             line = make_mean_line(what, published, 100 * sample[proxy], note)
-            # The authors' code reads all modules.
+            # The authors' code counts all modules, so leaf modules are the variant.
             lines.append(replace(line, alternative=kind == "leaves"))
         deviations += sample.deviations
     deviations += [

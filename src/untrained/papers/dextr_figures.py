@@ -1,7 +1,7 @@
 """Dextr (Asthana et al.): its figures.
 
-The paper gives few numbers for them. The docstrings of the experiments state its claims. Figure 1a
-(right) shows trainings and is left out.
+The paper gives few numbers for its figures, so the docstrings of the experiments state what it
+claims. The right half of Figure 1a shows trainings and is left out.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ CURVATURE = "dextr_curvature"
 
 # Accuracy and mean Dextr of the worst and of the best network.
 FIGURE_2 = {56.19: 1.32, 89.90: 2.34}
-FIGURE_2_DEVIATIONS = (0.01, 0.05)
+FIGURE_2_DEVIATIONS = (0.01, 0.05)  # smallest and largest standard deviation
 
 FIGURE_5_TASKS = (
     BenchmarkTask("NB101", "nasbench101", metric="cifar10_val_108"),
@@ -64,7 +64,7 @@ def make_probe(config: ExperimentConfig, sample: Sample, index: int) -> Probe:
     return Probe(network, worker.get_batch(0), loss=task.loss, seed=0)
 
 
-def _average_seeds(what: str, published: float | None, values: Scores) -> TableLine:
+def _make_average_line(what: str, published: float | None, values: Scores) -> TableLine:
     return make_seeds_line(what, published, values, missing_note="no seed gave a value")
 
 
@@ -117,7 +117,7 @@ def figure_1b(config: ExperimentConfig) -> Findings:
         name = f"{accuracy:.1f} %"
         # The proxy is ln(1 + kappa).
         kappa = np.expm1(sample[CURVATURE][:, index])
-        lines.append(_average_seeds(f"kappa of the network with {name}", None, kappa))
+        lines.append(_make_average_line(f"kappa of the network with {name}", None, kappa))
         path = measurements.project_circle_outputs(make_probe(config, sample, index)).tolist()
         path.append(path[0])  # closes the curve
         curve = Curve(name, tuple(point[0] for point in path), tuple(point[1] for point in path))
@@ -158,18 +158,18 @@ def figure_2(config: ExperimentConfig) -> Findings:
         for index, (target, accuracy) in enumerate(zip(targets, sample.truth.values, strict=True)):
             what = f"{label}, network with {accuracy:.1f} %"
             published = FIGURE_2.get(round(target, 2))
-            line = _average_seeds(what, published, sample[proxy][:, index])
-            # Our own variant has another scale than the paper.
+            line = _make_average_line(what, published, sample[proxy][:, index])
+            # Scores of our own variant have another scale than those of the paper.
             network_lines.append(replace(line, alternative=proxy == "dextr"))
         lines += network_lines
         spreads = [line.spread for line in network_lines if line.spread is not None]
         if spreads:
             smallest, largest = FIGURE_2_DEVIATIONS
-            for what, published, spread in (
+            for extreme, published, spread in (
                 ("smallest", smallest, min(spreads)),
                 ("largest", largest, max(spreads)),
             ):
-                what = f"{label}, {what} standard deviation"
+                what = f"{label}, {extreme} standard deviation"
                 lines.append(TableLine(what, published, spread, alternative=proxy == "dextr"))
         means = sample[proxy].mean(0, keepdims=True)
         what = f"{label}, Spearman of mean and accuracy"
@@ -201,17 +201,18 @@ def figure_3(config: ExperimentConfig) -> Findings:
         probe = make_probe(config, sample, index)
         features = []
         for feature, _ in count_features(probe, "default"):
-            # A single position has no condition number.
+            # A feature map with a single position has no condition number.
             if feature.matrix().shape[1] > 1:
                 features.append(feature)
-        r = probe.inverse_conditions(features).tolist()
+        inverse_conditions = probe.inverse_conditions(features).tolist()
         name = f"{accuracy:.1f} %"
-        mean = float(np.mean(r))
-        lines.append(TableLine(f"network with {name}, mean over {len(r)} layers", None, mean))
+        mean = float(np.mean(inverse_conditions))
+        layer_count = len(inverse_conditions)
+        lines.append(TableLine(f"network with {name}, mean over {layer_count} layers", None, mean))
         fmi = np.expm1(sample[CONDITIONS][:, index])
-        lines.append(_average_seeds(f"network with {name}, FMI", None, fmi))
-        layer_numbers = tuple(float(number) for number in range(1, len(r) + 1))
-        curves.append(Curve(name, layer_numbers, tuple(r)))
+        lines.append(_make_average_line(f"network with {name}, FMI", None, fmi))
+        layer_numbers = tuple(float(number) for number in range(1, layer_count + 1))
+        curves.append(Curve(name, layer_numbers, tuple(inverse_conditions)))
     title = "Linear independence of each layer's output"
     plot = Plot(title, "layer", "1 / c", tuple(curves), joined=True)
     deviations = (

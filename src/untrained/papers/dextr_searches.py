@@ -43,11 +43,16 @@ COST_NOTE = "Search costs are days on one device: an RTX A6000 in the paper, {de
 
 
 def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, ...]:
-    """Add the deviations that all three searches have."""
-    trial = ""
+    """Return these deviations and those that all three searches share."""
+    trial_note = ""
     if config.batch:
-        trial = f"This is a quick trial: networks see at most {config.batch} samples."
-    return (*deviations, NOT_TRAINED_NOTE, COST_NOTE.format(device=config.compute.device), trial)
+        trial_note = f"This is a quick trial: networks see at most {config.batch} samples."
+    return (
+        *deviations,
+        NOT_TRAINED_NOTE,
+        COST_NOTE.format(device=config.compute.device),
+        trial_note,
+    )
 
 
 @experiment(
@@ -60,9 +65,8 @@ def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, .
     better="",
 )
 def table_2(config: ExperimentConfig) -> Findings:
-    """Table 2: the network that Dextr finds in the space of DARTS by Zero-Cost-PT has 6.6 M
-    parameters, is found in 0.07 GPU days, and has a top-1 error of 24.6 % and a top-5 error of
-    7.4 % on ImageNet."""
+    """Table 2: by Zero-Cost-PT in the space of DARTS, Dextr finds in 0.07 GPU days a network with
+    6.6 M parameters, a top-1 error of 24.6 % and a top-5 error of 7.4 % on ImageNet."""
     published_params, published_days = TABLE_2
     data = find_images("cifar10", config.data_root) or "digits"
     plans = [SearchPlan(DARTS, ZEROCOST_PT, data, seed) for seed in range(config.seeds)]
@@ -114,9 +118,9 @@ def table_2(config: ExperimentConfig) -> Findings:
     better="",
 )
 def table_3(config: ExperimentConfig) -> Findings:
-    """Table 3: the best by Dextr of 1000 vision transformers of AutoFormer's spaces tiny (at most
-    6 M parameters) and small (24 M), its parameters and FLOPs, the cost of the search, and top-1
-    errors of 23.7 and 18.0 % on ImageNet."""
+    """Table 3: Dextr selects the best of 1,000 vision transformers in each of AutoFormer's spaces
+    tiny (at most 6 M parameters) and small (24 M). The paper states their parameters and FLOPs, the
+    cost of the search, and top-1 errors of 23.7 and 18.0 % on ImageNet."""
     data = _find_imagenet_images(config)
     lines: list[TableLine] = []
     for label, (space, max_params) in AUTOFORMER.items():
@@ -161,9 +165,9 @@ def table_3(config: ExperimentConfig) -> Findings:
     better="",
 )
 def table_8(config: ExperimentConfig) -> Findings:
-    """Table 8: the network that Dextr finds in the MobileNetV2 space by 10^5 iterations of
-    evolution under 450 M FLOPs has 457 M of them, is found in 0.6 GPU days, and has a top-1
-    accuracy of 78.8 % on ImageNet."""
+    """Table 8: by 10^5 iterations of evolution in the MobileNetV2 space, with a limit of 450 M
+    FLOPs, Dextr finds in 0.6 GPU days a network with 457 M FLOPs and a top-1 accuracy of 78.8 % on
+    ImageNet."""
     published_flops, published_days = TABLE_8
     data = _find_imagenet_images(config)
     plan = SearchPlan(
@@ -179,13 +183,13 @@ def table_8(config: ExperimentConfig) -> Findings:
     params = best.scores["params"] / 1e6
     days = best.seconds / SECONDS_PER_DAY
     # The paper's number of iterations would take too long, so its cost is extrapolated.
-    all_days = days / best.scored_count * ITERATIONS
+    extrapolated_days = days / best.scored_count * ITERATIONS
     cost_label = "search cost of 100,000 networks, days"
     lines = (
         TableLine("FLOPs, M", published_flops, flops, note=str(best.arch)),
         TableLine("parameters, M", None, params),
         TableLine(f"search cost of {best.scored_count:,} networks, days", None, days),
-        TableLine(cost_label, published_days, all_days, note="extrapolated"),
+        TableLine(cost_label, published_days, extrapolated_days, note="extrapolated"),
     )
     deviations = _list_deviations(
         config,

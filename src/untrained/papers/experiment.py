@@ -30,10 +30,10 @@ class ExperimentConfig:
         seeds: Number of initialisations and batches, or of searches.
         folder: Folder for all measurements, from which an interrupted experiment resumes.
         compute: Device, workers and time limit.
-        batch: Largest number of samples that a network sees; None for no limit. For quick trials.
+        batch: Largest number of samples that a network sees, for quick trials; None for no limit.
         store: SQLite file of the scores; None for the one in the folder.
         recorded: Scores of another run, which are not measured again.
-        only_recorded: Whether nothing is measured: the samples are architectures with recorded
+        only_recorded: Whether to measure nothing: all samples are architectures with recorded
             scores, and proxies without recorded scores have no value.
         failures: Whether correlations omit architectures without a score, or rank them last.
         data_root: Folder of the tables and images.
@@ -87,7 +87,7 @@ class Experiment:
         run: The function.
         samples: Default number of samples.
         seeds: Default number of seeds.
-        better: Which numbers are better, for lines that do not say it.
+        better: Whether higher or lower numbers are better, for lines that do not state it.
     """
 
     name: str
@@ -125,7 +125,7 @@ def experiment(
         needs: Benchmark tables that must be imported first.
         samples: Default number of samples.
         seeds: Default number of seeds.
-        better: Which numbers are better, for lines that do not say it.
+        better: Whether higher or lower numbers are better, for lines that do not state it.
 
     Returns:
         A decorator that returns the function unchanged.

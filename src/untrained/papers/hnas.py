@@ -145,7 +145,7 @@ def table_4(config: ExperimentConfig) -> Findings:
             task_numbers = numbers[3 * task_index : 3 * task_index + 3]
             for statistic, number in zip(statistics, task_numbers, strict=True):
                 what = f"{task.label}, {pair}, {statistic}"
-                # GraSP counts by its absolute value, as in the bounds.
+                # As in the bounds, where the sign of GraSP has no meaning.
                 x = np.abs(sample[first])
                 y = np.abs(sample[second])
                 line = make_correlation_line(what, number, STATISTICS[statistic], x, y, note)
@@ -175,9 +175,9 @@ def table_5(config: ExperimentConfig) -> Findings:
     lines = make_bound_lines(cases, None, TABLE_5, SCENARIOS)
     lines += make_held_out_lines(cases, TABLE_5)
     held_out_note = (
-        "Rows that are held out are the honest ones: mu and nu are fitted to one half of the "
-        "architectures, and the correlation is that on the other half. Square is F(x) = x^2, which "
-        "the text of the paper has, instead of F(x) = |x|, which the authors' code has."
+        "Only the rows that are held out are unbiased: mu and nu are fitted to one half of the "
+        "architectures, and the correlation is measured on the other half. Square uses F(x) = x^2 "
+        "as in the text of the paper, instead of F(x) = |x| as in the authors' code."
     )
     deviations += [SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE, held_out_note]
     return Findings(tuple(lines), tuple(deviations))
@@ -208,7 +208,7 @@ def _correlate_across_images(
 ) -> Findings:
     """Correlate the accuracies on every data set with metrics on every kind of images.
 
-    The kinds of images take the place of seeds, so the spread of a line is that over images.
+    The kinds of images take the place of seeds, so the spread of a line is over kinds of images.
     """
     tasks, substitutes_note = _choose_images(config)
     samples: list[Sample] = []
@@ -219,7 +219,9 @@ def _correlate_across_images(
         samples.append(sample)
     image_cases = [make_bound_case("", metrics, sample, sample.accuracies) for sample in samples]
     first_case = image_cases[0]
-    M = {name: np.concatenate([case.metrics[name] for case in image_cases]) for name in metrics}
+    M = {}
+    for name in metrics:
+        M[name] = np.concatenate([case.metrics[name] for case in image_cases])
     kappa = np.concatenate([case.kappa for case in image_cases])
     cases = []
     for label, dataset in DATASETS.items():
@@ -239,9 +241,10 @@ def _correlate_across_images(
 
 
 def _choose_images(config: ExperimentConfig) -> tuple[list[BenchmarkTask], str]:
-    """Return a task for the images of each data set, with substitutes for those that are missing.
+    """Choose the images that take the place of those of each data set, if these are missing.
 
-    Also returns a sentence that names the substitutes.
+    Returns:
+        A task for each data set, and a sentence that names the substitutes.
     """
     unused = iter(SUBSTITUTE_IMAGES)
     tasks = []
@@ -255,8 +258,8 @@ def _choose_images(config: ExperimentConfig) -> tuple[list[BenchmarkTask], str]:
             substitutes.append(f"{data} for {label}")
     if not substitutes:
         return tasks, ""
-    listing = ", ".join(substitutes)
-    return tasks, f"Images that are not in the data root are replaced: {listing}."
+    replacements = ", ".join(substitutes)
+    return tasks, f"Images that are not in the data root are replaced: {replacements}."
 
 
 @experiment(

@@ -24,7 +24,7 @@ from untrained.papers.table_lines import make_gain_line, parse_table
 from untrained.reports.reproduction_result import TableLine
 
 INITIALISATIONS = {"LeCun": "lecun", "Xavier": "xavier", "He": "he"}
-TORCH = "default of torch"
+TORCH_LABEL = "default of torch"
 BATCH_SIZES = (4, 8, 16, 32, 64)
 WIDTHS = (4, 8, 16, 32)
 
@@ -69,10 +69,10 @@ def table_10(config: ExperimentConfig) -> Findings:
     proxies = {}
     for label, rule in INITIALISATIONS.items():
         for metric in (*GRADIENT_METRICS.values(), KAPPA):
-            call = f"{measurements.MODULE_NAME}:with_initialisation(metric={metric},rule={rule})"
-            proxies[label, metric] = call
-    own_proxies = [*GRADIENT_METRICS.values(), KAPPA]
-    sample = measure_sample(config, [*proxies.values(), *own_proxies], NB201)
+            options = f"metric={metric},rule={rule}"
+            proxies[label, metric] = f"{measurements.MODULE_NAME}:with_initialisation({options})"
+    default_proxies = [*GRADIENT_METRICS.values(), KAPPA]
+    sample = measure_sample(config, [*proxies.values(), *default_proxies], NB201)
     # One case per rule, in the order of the table.
     cases = []
     for label in INITIALISATIONS:
@@ -84,23 +84,23 @@ def table_10(config: ExperimentConfig) -> Findings:
         note = sample.describe_failures(kappa)
         case = BoundCase(label, metrics, sample[kappa], sample.accuracies, note)
         cases.append(replace(case, rank_failures_last=sample.rank_failures_last))
-    torch_case = make_bound_case(TORCH, GRADIENT_METRICS, sample, sample.accuracies)
+    torch_case = make_bound_case(TORCH_LABEL, GRADIENT_METRICS, sample, sample.accuracies)
     published = dict(TABLE_10)
     for scenario in BOTH_BOUNDS:
         # The paper has no such row.
-        published[f"{scenario}/{TORCH}"] = (None,) * len(TABLE_10[f"{scenario}/LeCun"])
+        published[f"{scenario}/{TORCH_LABEL}"] = (None,) * len(TABLE_10[f"{scenario}/LeCun"])
     lines = make_bound_lines([*cases, torch_case], cases[0], published, BOTH_BOUNDS)
     for name, M in cases[0].metrics.items():
         lecun_scores = score_scenario("realizable", M, cases[0].kappa)
         torch_scores = score_scenario("realizable", torch_case.metrics[name], torch_case.kappa)
-        what = f"realizable, LeCun minus {TORCH}, {name}, Spearman"
+        what = f"realizable, LeCun minus {TORCH_LABEL}, {name}, Spearman"
         line = make_gain_line(what, spearman, lecun_scores, torch_scores, sample.accuracies)
         lines.append(line)
     rules_note = (
         "The three rules draw from a normal distribution and set biases to zero; the paper does "
-        f"not say which distribution it uses. {TORCH.capitalize()} is the initialisation that all "
-        "other experiments have: a uniform distribution with a third of the variance of LeCun's "
-        "rule, also for biases. Trade-offs are fitted to the row of LeCun."
+        f"not say which distribution it uses. {TORCH_LABEL.capitalize()} is the initialisation "
+        "that all other experiments have: a uniform distribution with a third of the variance of "
+        "LeCun's rule, also for biases. Trade-offs are fitted to the row of LeCun."
     )
     deviations = (*sample.deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE, rules_note)
     return Findings(tuple(lines), deviations)
@@ -109,7 +109,8 @@ def table_10(config: ExperimentConfig) -> Findings:
 @experiment("hnas-table-11", PAPER, "The non-realizable bound by batch size", "rank correlation")
 def table_11(config: ExperimentConfig) -> Findings:
     """Table 11: correlation of test error with the non-realizable bound, NAS-Bench-201, CIFAR-10:
-    batches of 64 for the condition number and others for the metric, then the other way round."""
+    first the metric has batches of 4 to 64 images and the condition number batches of 64, then vice
+    versa."""
     names = []
     for size in BATCH_SIZES:
         for proxy in GRADIENT_METRICS.values():
@@ -124,14 +125,14 @@ def table_11(config: ExperimentConfig) -> Findings:
         for name, proxy in GRADIENT_METRICS.items():
             metrics[size][name] = np.abs(sample[f"{proxy}(samples={size})"])
         kappas[size] = sample[f"{KAPPA}(samples={size})"]
-    lines = _vary_each_part(
+    lines = _make_size_lines(
         metrics,
         kappas,
         sample.accuracies,
         TABLE_11,
         fixed_kappa=64,
         fixed_metric=64,
-        base=64,
+        fitted_size=64,
         rank_failures_last=sample.rank_failures_last,
     )
     return Findings(lines, (*sample.deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
@@ -140,8 +141,9 @@ def table_11(config: ExperimentConfig) -> Findings:
 @experiment("hnas-table-12", PAPER, "The non-realizable bound by width", "rank correlation")
 def table_12(config: ExperimentConfig) -> Findings:
     """Table 12: correlation of test error with the non-realizable bound, NAS-Bench-201, CIFAR-10:
-    networks of 4 channels for the condition number and of others for the metric, then of others for
-    the condition number and of 32 for the metric."""
+    first the metric is measured on networks with 4 to 32 channels and the condition number on those
+    with 4, then the condition number on networks with 4 to 32 channels and the metric on those with
+    32."""
     metrics: dict[int, dict[str, Scores]] = {}
     kappas: dict[int, Scores] = {}
     archs: tuple[str, ...] = ()
@@ -156,30 +158,33 @@ def table_12(config: ExperimentConfig) -> Findings:
             metrics[width][name] = np.abs(sample[proxy])
         kappas[width] = sample[KAPPA]
         deviations += sample.deviations
-    lines = _vary_each_part(
+    lines = _make_size_lines(
         metrics,
         kappas,
         sample.accuracies,
         TABLE_12,
         fixed_kappa=4,
         fixed_metric=32,
-        base=16,
+        fitted_size=16,
         rank_failures_last=sample.rank_failures_last,
     )
     return Findings(lines, (*deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
 
 
-def _vary_each_part(
+def _make_size_lines(
     metrics: Mapping[int, Mapping[str, Scores]],
     kappas: Mapping[int, Scores],
     accuracies: Scores,
     published: Mapping[str, tuple[float | None, ...]],
     fixed_kappa: int,
     fixed_metric: int,
-    base: int,
+    fitted_size: int,
     rank_failures_last: bool,
 ) -> tuple[TableLine, ...]:
-    """Vary the size for the metric with a fixed one for the condition number, then the reverse.
+    """Correlate the bound with accuracies for several batch sizes or widths.
+
+    First the size for the metric varies and that for the condition number is fixed, then vice
+    versa.
 
     Args:
         metrics: Scores of the metrics by size.
@@ -188,7 +193,7 @@ def _vary_each_part(
         published: Numbers of the paper, by `M:SIZE` and `kappa:SIZE`.
         fixed_kappa: Size for the condition number while that of the metric varies.
         fixed_metric: Size for the metric while that of the condition number varies.
-        base: Size for which the trade-off is fitted.
+        fitted_size: Size for which the trade-off is fitted.
         rank_failures_last: Whether networks without any score rank last.
     """
     cases = []
@@ -201,6 +206,6 @@ def _vary_each_part(
         case = BoundCase(f"{size} for kappa", metrics[fixed_metric], kappas[size], accuracies)
         cases.append(replace(case, rank_failures_last=rank_failures_last))
         numbers[f"non-realizable/{case.label}"] = published[f"kappa:{size}"]
-    # One fitted trade-off serves all sizes, so that only the size differs between lines.
-    base_case = BoundCase("", metrics[base], kappas[base], accuracies)
-    return tuple(make_bound_lines(cases, base_case, numbers, ("non-realizable",)))
+    # All sizes share one trade-off, so that lines differ by the size only.
+    fitted_case = BoundCase("", metrics[fitted_size], kappas[fitted_size], accuracies)
+    return tuple(make_bound_lines(cases, fitted_case, numbers, ("non-realizable",)))

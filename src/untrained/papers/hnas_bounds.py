@@ -7,8 +7,8 @@
     square            kappa / M + mu (M^2 - nu)^2         the text of the paper
 
 Metrics differ by many orders of magnitude, so mu and nu are expressed relative to the metric: nu as
-a quantile of M^2, and mu as the ratio of the medians of the second and the first term. So one pair
-of values has the same meaning for every metric.
+a quantile of M^2, and mu as the ratio of the medians of the second and the first term. A pair of
+values then has the same meaning for every metric.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,8 +69,11 @@ class BoundCase:
     rank_failures_last: bool = False
 
     @property
-    def lacks_all_scores(self) -> NDArray[np.bool_]:
-        """Which networks have no score at all, (seeds, architectures): no gradient reaches them."""
+    def has_no_scores(self) -> NDArray[np.bool_]:
+        """Whether a network has no score at all, because no gradient reaches it.
+
+        The shape is (seeds, architectures).
+        """
         return np.asarray(np.isnan([self.kappa, *self.metrics.values()]).all(0))
 
 
@@ -80,7 +83,7 @@ def make_bound_case(
     measurements: Measurements,
     accuracies: Scores,
 ) -> BoundCase:
-    """Collect the metrics of a sample; GraSP counts by its absolute value.
+    """Collect the scores of the metrics, of which the bounds use absolute values.
 
     Args:
         label: Name of the row.
@@ -107,9 +110,9 @@ def compute_bound(
     trade_off: TradeOff | None = None,
     variant: str = "default",
 ) -> Scores:
-    """Return kappa / M + mu |M^2 - nu|; lower is better, NaN where something is missing.
+    """Return kappa / M + mu |M^2 - nu|; lower is better, NaN where a score is missing.
 
-    Without a trade-off it is the first term alone.
+    Without a trade-off, return the first term alone.
     """
     # A metric of 0 gives an infinite bound, as intended.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -132,7 +135,7 @@ def fit_trade_off(
             value = spearman(-row[finite], accuracies[0][finite])
             if value is not None:
                 values.append(value)
-        # A trade-off without any finite bound must not win.
+        # A trade-off whose bounds are all infinite or missing must not win.
         return float(np.mean(values or [-1.0]))
 
     return max(product(MU_SHARES, NU_QUANTILES), key=correlate)
@@ -150,7 +153,7 @@ def score_scenario(
 
 
 def _select_kappa(scenario: str, kappa: Scores) -> Scores:
-    """Return the condition numbers if the scenario has them, else ones."""
+    """Return the condition numbers if the scenario uses them, or else ones."""
     if scenario in WITH_KAPPA:
         return kappa
     return np.ones_like(kappa)
@@ -181,7 +184,7 @@ def make_held_out_lines(
     published: Mapping[str, tuple[float | None, ...]],
     scenarios: Sequence[str] = WITH_TRADE_OFF,
 ) -> list[TableLine]:
-    """Return Spearman of bounds on the half of the architectures that they are not fitted to.
+    """Return Spearman correlations on the half of the architectures that bounds are not fitted to.
 
     Args:
         cases: The rows of the table, for each scenario.
@@ -238,7 +241,7 @@ def make_bound_lines(
                 what = f"{what}, {statistic}"
             scores = score_scenario(scenario, M, case.kappa, trade_offs.get(name))
             if case.rank_failures_last:
-                scores = rank_last(scores, case.lacks_all_scores)
+                scores = rank_last(scores, case.has_no_scores)
             line = make_correlation_line(
                 what, next(numbers), STATISTICS[statistic], scores, case.accuracies, note
             )

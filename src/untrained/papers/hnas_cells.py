@@ -150,7 +150,7 @@ def table_2(config: ExperimentConfig) -> Findings:
 def _make_cell_line(
     what: str, published: float | None, measurements: Measurements, proxy: str, index: int
 ) -> TableLine:
-    """Average the scores of one cell over seeds; a note says how many seeds have no score."""
+    """Average the scores of one cell over seeds; a note counts the seeds without a score."""
     values = measurements[proxy][:, index]
     failed = int((~np.isfinite(values)).sum())
     note = ""

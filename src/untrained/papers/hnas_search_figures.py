@@ -38,9 +38,9 @@ from untrained.types import Arch
     samples=POOL_SIZE,
 )
 def figure_2(config: ExperimentConfig) -> Findings:
-    """Figure 2: mean test error on three data sets, by the number of queries, of the best
-    architectures so far of HNAS (Trace), random search, regularised evolution, and a search that
-    queries the best architectures by M_Trace."""
+    """Figure 2: mean test error of the best architecture so far on three data sets, by the number
+    of queries, for HNAS (Trace), random search, regularised evolution, and a search that queries
+    the best architectures by M_Trace."""
     table = measure_table(config, GRADIENT_METRICS["Trace"], KAPPA)
     algorithms = make_hnas_searches({"Trace": "trace"})
     algorithms["Zero-cost (Trace)"] = make_best_of_pool("trace")
@@ -52,24 +52,27 @@ def figure_2(config: ExperimentConfig) -> Findings:
         errors[label] = _compute_errors(table, repeat_search(table, label, algorithm))
     smallest_errors = []
     for line in make_optimum_lines(table):
-        smallest_errors.append(100 - float("nan" if line.ours is None else line.ours))
+        if line.ours is None:
+            smallest_errors.append(float("nan"))
+        else:
+            smallest_errors.append(100 - line.ours)
     lines = []
     plots = []
     for index, dataset in enumerate(DATASETS):
         curves = []
-        longest: tuple[float, ...] = ()
+        longest_queries: tuple[float, ...] = ()
         for label, (means, deviations) in errors.items():
             queries = _number_queries(len(means[index]))
             curves.append(Curve(label, queries, tuple(means[index].tolist())))
-            longest = max(longest, queries, key=len)
+            longest_queries = max(longest_queries, queries, key=len)
             for query in _choose_queries(len(means[index])):
                 what = f"{label}, {dataset}, {query} queries"
                 mean = float(means[index, query - 1])
                 spread = float(deviations[index, query - 1])
                 lines.append(TableLine(what, None, mean, spread=spread))
         # A horizontal line as long as the longest curve.
-        constant = (smallest_errors[index],) * len(longest)
-        curves.append(Curve("best of the table", longest, constant))
+        constant = (smallest_errors[index],) * len(longest_queries)
+        curves.append(Curve("best of the table", longest_queries, constant))
         plots.append(Plot(dataset, "queries", "test error, %", tuple(curves), joined=True))
     axis_note = (
         "The paper plots curves over search budgets and gives no numbers; ours are over queries. "
@@ -98,7 +101,7 @@ def _number_queries(count: int) -> tuple[float, ...]:
 
 
 def _choose_queries(count: int) -> list[int]:
-    """Return the numbers of queries that have a line: a quarter, a half and all of them."""
+    """Return the numbers of queries to report: a quarter, a half and all of them."""
     return sorted({count // 4, count // 2, count} - {0})
 
 
@@ -110,8 +113,8 @@ def _choose_queries(count: int) -> list[int]:
     samples=POOL_SIZE,
 )
 def figure_5(config: ExperimentConfig) -> Findings:
-    """Figure 5: correlation of test error on CIFAR-10 with the bound on it (M_Trace), whose mu and
-    nu are those of the best validation accuracy so far, step by step."""
+    """Figure 5: correlation of the test error on CIFAR-10 with its bound (M_Trace), step by step.
+    mu and nu are those that gave the best validation accuracy so far."""
     table = measure_table(config, GRADIENT_METRICS["Trace"], KAPPA)
     searches = []
     for run in range(SEARCH_COUNT):
@@ -127,7 +130,7 @@ def figure_5(config: ExperimentConfig) -> Findings:
             what = f"after {query} queries"
             lines.append(TableLine(what, None, value, spread=float(spread[query - 1])))
     curves = []
-    # A curve with gaps would be drawn wrongly, so there is none.
+    # A curve with gaps would be drawn wrongly, so it is left out.
     if np.isfinite(mean).all():
         curves.append(Curve("mean", _number_queries(shortest), tuple(mean.tolist())))
     title = "Correlation of the bound with test error"
@@ -141,11 +144,11 @@ def figure_5(config: ExperimentConfig) -> Findings:
 
 
 def _correlate_bounds(table: MeasuredTable, rng: np.random.Generator) -> list[float]:
-    """Run one search and return, after every query, the correlation of the best bound so far."""
+    """Run one search and return the correlation of the best bound so far after every query."""
     sample = table.sample
     strategy = make_hnas_strategy(table, rng, "trace")
     table.search_with_queries(strategy)
-    # The figure correlates over all measured architectures, not only over those queried.
+    # The correlation is over all measured architectures, not only over those that were queried.
     M = sample["trace"].mean(0)
     kappa = sample[KAPPA].mean(0)
     errors = 100 - sample.accuracies[0]

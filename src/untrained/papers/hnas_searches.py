@@ -35,8 +35,8 @@ from untrained.strategies.random import RandomSearch
 from untrained.types import Arch
 
 POOL_SIZE = 8192  # architectures that are measured once and shared by all searches
-SCORED_ARCHS = 1000  # scored by a proxy alone, in searches without queries
-GRID_SIDE = 21  # of the grid that covers the square of mu and nu
+PROXY_BUDGET = 1000  # architectures that a search scores by a proxy if it has no queries
+GRID_SIDE = 21  # values of mu, and of nu, on the grid of `make_grid_lines`
 KNAS = {"KNAS": OTHER_METRICS["KNAS"]}
 
 # mean and standard deviation on C10, C100 and IN-16
@@ -64,13 +64,15 @@ Trace/EI   94.07 0.10  72.30 0.70  45.93 0.37
 Trace/UCB  94.10 0.16  72.48 0.95  46.30 0.17
 """)
 
-TABLE_15 = (93.50, None, 69.78, None, 43.73, None)  # of the training-free variant
+# Numbers of the training-free variant, which has no standard deviations.
+TABLE_15 = (93.50, None, 69.78, None, 43.73, None)
 
 SEARCHES_NOTE = (
-    f"Every number is the mean of {SEARCH_COUNT} searches, its spread their standard deviation; "
-    "the paper has 5. All searches read one measurement (one initialisation, one batch) of the "
-    "same architectures, so their spread comes only from the order in which they see them and from "
-    "Bayesian optimisation: where it is 0, all searches selected the same architecture."
+    f"Every number is the mean of {SEARCH_COUNT} searches, with their standard deviation as "
+    "spread; the paper has 5 searches. All searches read the same measurements (one "
+    "initialisation, one batch), so they differ only in the order in which they see the "
+    "architectures and in Bayesian optimisation. Where the spread is 0, all searches selected the "
+    "same architecture."
 )
 UNITS_NOTE = (
     "nu is a quantile of M^2 in the pool, and mu is relative to its medians, so that both mean "
@@ -107,7 +109,7 @@ def make_hnas_searches(metrics: Mapping[str, str]) -> dict[str, Algorithm]:
 
 
 def label_as_hnas(rows: PublishedTable) -> PublishedTable:
-    """Name published rows after the searches of `make_hnas_searches`."""
+    """Label published rows like the searches of `make_hnas_searches`."""
     return {f"HNAS ({label})": numbers for label, numbers in rows.items()}
 
 
@@ -165,7 +167,7 @@ def make_random_search_by_proxy(proxy: str) -> Algorithm:
     """Return a search that takes the best random architecture by a proxy, without queries."""
 
     def run_random_search(table: MeasuredTable, rng: np.random.Generator) -> list[Arch]:
-        return table.search_by_proxy(RandomSearch(table.space, rng), proxy, SCORED_ARCHS)
+        return table.search_by_proxy(RandomSearch(table.space, rng), proxy, PROXY_BUDGET)
 
     return run_random_search
 
@@ -175,7 +177,7 @@ def make_evolution_by_proxy(proxy: str) -> Algorithm:
 
     def run_evolution(table: MeasuredTable, rng: np.random.Generator) -> list[Arch]:
         strategy = Evolution(table.space, rng, table.make_fitness(proxy))
-        return table.search_by_proxy(strategy, proxy, SCORED_ARCHS)
+        return table.search_by_proxy(strategy, proxy, PROXY_BUDGET)
 
     return run_evolution
 
@@ -215,9 +217,9 @@ def make_grid_lines(table: MeasuredTable, metrics: Mapping[str, str]) -> list[Ta
     "hnas-table-3", PAPER, "Searches on NAS-Bench-201", "test accuracy, %", samples=POOL_SIZE
 )
 def table_3(config: ExperimentConfig) -> Findings:
-    """Table 3: test accuracy on the three data sets of NAS-Bench-201 of what HNAS finds with 20
-    queries of the validation accuracy on CIFAR-10; beside it searches by dextr, and random search
-    with as many queries."""
+    """Table 3: test accuracy of the winners of HNAS on the three data sets of NAS-Bench-201, with
+    20 queries of the validation accuracy on CIFAR-10. Searches by dextr and random search with as
+    many queries are added."""
     metrics = GRADIENT_METRICS | KNAS
     table = measure_table(config, *metrics.values(), KAPPA, "dextr")
     algorithms = make_hnas_searches(metrics)
@@ -282,8 +284,8 @@ def table_7(config: ExperimentConfig) -> Findings:
     "hnas-table-14", PAPER, "HNAS with eight metrics", "test accuracy, %", samples=POOL_SIZE
 )
 def table_14(config: ExperimentConfig) -> Findings:
-    """Table 14: test accuracy of what HNAS finds on NAS-Bench-201 by gradient metrics, and by four
-    others."""
+    """Table 14: test accuracy of the winners of HNAS on NAS-Bench-201 by gradient metrics, and by
+    four other metrics."""
     metrics = GRADIENT_METRICS | OTHER_METRICS
     table = measure_table(config, *metrics.values(), KAPPA)
     lines = compare_algorithms(table, make_hnas_searches(metrics), label_as_hnas(TABLE_14))
@@ -300,8 +302,8 @@ def table_14(config: ExperimentConfig) -> Findings:
     seeds=3,
 )
 def table_15(config: ExperimentConfig) -> Findings:
-    """Table 15: test accuracy of the architecture with the least kappa / M_Trace, which needs no
-    training, beside what HNAS finds."""
+    """Table 15: test accuracy of the architecture with the least kappa / M_Trace, which is found
+    without training, beside that of the winner of HNAS."""
     trace = GRADIENT_METRICS["Trace"]
     table = measure_table(config, trace, KAPPA)
     sample = table.sample
@@ -356,8 +358,8 @@ def make_winner_lines(table: MeasuredTable, M: Scores, kappa: Scores) -> list[Ta
     "hnas-table-16", PAPER, "HNAS with two acquisitions", "test accuracy, %", samples=POOL_SIZE
 )
 def table_16(config: ExperimentConfig) -> Findings:
-    """Table 16: test accuracy of what HNAS finds on NAS-Bench-201 by expected improvement and by
-    the upper confidence bound."""
+    """Table 16: test accuracy of the winners of HNAS on NAS-Bench-201, by expected improvement and
+    by the upper confidence bound."""
     table = measure_table(config, GRADIENT_METRICS["Grad"], GRADIENT_METRICS["Trace"], KAPPA)
     algorithms: dict[str, Algorithm] = {}
     published: PublishedTable = {}
@@ -367,6 +369,6 @@ def table_16(config: ExperimentConfig) -> Findings:
         algorithms[label] = make_hnas_search(metric, acquisition=acquisition.lower())
         published[label] = TABLE_16[f"{name}/{acquisition}"]
     lines = compare_algorithms(table, algorithms, published)
-    # What any search could reach at most.
+    # An upper limit for every search.
     lines += make_optimum_lines(table)
     return Findings(tuple(lines), (*table.sample.deviations, *COMMON_NOTES))

@@ -1,6 +1,6 @@
 """Proxies that only the experiments need. `untrained list proxies` does not show them.
 
-The engine handles workers, resuming and failures for them as for any proxy:
+The engine scores with them as with any proxy, including workers, resuming and failures:
 
     load_proxy("untrained.papers.measurements:with_initialisation(metric=trace,rule=he)")
 """
@@ -51,7 +51,7 @@ def _compute_largest_singular_values(X: torch.Tensor) -> torch.Tensor:
 
 @proxy(aspects="those of the metric", needs=("data", "labels", "gradients"), samples=64, cost=3)
 def with_initialisation(probe: Probe, metric: str = "trace", rule: Rule = "lecun") -> float:
-    """A proxy on a copy of the network with new normally distributed weights.
+    """A proxy on a copy of the network with new weights from a normal distribution.
 
         variance by rule: lecun 1 / fan_in, xavier 2 / (fan_in + fan_out), he 2 / fan_in
 
@@ -87,9 +87,9 @@ _LEVEL_PROBES: "WeakKeyDictionary[nn.Module, tuple[int, Probe]]" = WeakKeyDictio
 
 @proxy(aspects="those of the metric", needs=("data", "labels", "gradients"), samples=256, cost=3)
 def at_level(probe: Probe, level: int = 10, metric: str = "sigeo") -> float:
-    """A proxy on a network at a level of its warm-up, in per cent (`warm_up_levels.py`)."""
-    known_level, level_probe = _LEVEL_PROBES.get(probe.model, (None, None))
-    if level_probe is None or known_level != level:
+    """A proxy on a network after `level` per cent of the training images (`warm_up_levels.py`)."""
+    cached_level, level_probe = _LEVEL_PROBES.get(probe.model, (None, None))
+    if level_probe is None or cached_level != level:
         model = deepcopy(probe.model)
         model.load_state_dict(get_snapshot(probe.model, level))
         level_probe = Probe(model, probe.batch, loss=probe.loss_name, seed=probe.seed)
@@ -98,7 +98,7 @@ def at_level(probe: Probe, level: int = 10, metric: str = "sigeo") -> float:
 
 
 def project_circle_outputs(probe: Probe, points: int = 64) -> torch.Tensor:
-    """Project outputs along the circle of Dextr's curvature on their three principal components.
+    """Project outputs along the circle of Dextr's curvature onto three principal components.
 
     Args:
         probe: The network.

@@ -32,14 +32,14 @@ from untrained.types import Batch
 
 PAPER = "NASI (Shu et al.)"
 TABLES = ("nasbench1shot1_s1", "nasbench1shot1_s2")
-# First channels of the search networks of NAS-Bench-1Shot1; the benchmark itself trains 128.
+# Initial channels of the networks that we score; the networks of the benchmark itself have 128.
 WIDTH = 16
 TASKS = (
     BenchmarkTask("S1", f"nasbench1shot1_s1(channels={WIDTH})", "cifar10"),
     BenchmarkTask("S2", f"nasbench1shot1_s2(channels={WIDTH})", "cifar10"),
 )
 BATCH_SIZES = (4, 8, 16, 32, 64, 128)
-MAX_LABELS = 4096  # random labels per batch, of which smaller batches use the first ones
+MAX_LABELS = 4096  # random labels that are drawn; a batch uses the first ones
 NO_S3_NOTE = "Space S3 is left out: we have no accuracies for it."
 SAMPLE_NOTE = "The paper uses all architectures of a space; we use a sample."
 WIDTH_NOTE = (
@@ -64,7 +64,10 @@ FIGURE_1 = {"labels": {"S1": 1.00, "S2": 1.00}, "data": {"S1": 0.94, "S2": 0.95}
 
 
 def apply_constraint(sample: Sample) -> Scores:
-    """Return t(A) of Eq. 12 where t(A) <= nu, NaN elsewhere, as in Eq. 8; nu is the mean of t."""
+    """Return t(A) of Eq. 12 for architectures with t(A) <= nu (Eq. 8), and NaN for all others.
+
+    nu is the mean of t over the sample.
+    """
     t = sample["nasi_batch"]
     finite = np.isfinite(t)
     # Missing scores are excluded from the mean. At least 1 avoids a division by zero.
@@ -141,8 +144,8 @@ def table_7(config: ExperimentConfig) -> Findings:
     samples=500,
 )
 def figure_1(config: ExperimentConfig) -> Findings:
-    """Figure 1: the approximated trace norm of architectures of NAS-Bench-1Shot1 on CIFAR-10
-    against the same with random labels, and with Gaussian noise instead of images."""
+    """Figure 1: the approximated trace norm of architectures of NAS-Bench-1Shot1 on CIFAR-10,
+    compared with that on random labels and that on Gaussian noise instead of images."""
     proxy = "nasi_batch"
     lines: list[TableLine] = []
     plots: list[Plot] = []
@@ -157,11 +160,11 @@ def figure_1(config: ExperimentConfig) -> Findings:
         for kind, source in sources.items():
             what = f"{task.label}, random {kind}"
             measurements = measure_archs(config, [proxy], truth.space, truth.archs, source, what)
-            randomised = measurements[proxy]
+            random_scores = measurements[proxy]
             number = FIGURE_1[kind][task.label]
-            line = make_correlation_line(what, number, pearson, randomised, original, note)
+            line = make_correlation_line(what, number, pearson, random_scores, original, note)
             lines.append(line)
-            points = make_points(task.label, original[0], randomised[0])
+            points = make_points(task.label, original[0], random_scores[0])
             plots.append(
                 Plot(what, "t(A), true labels and images", f"t(A), random {kind}", (points,))
             )

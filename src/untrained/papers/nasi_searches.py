@@ -3,7 +3,7 @@
 Every search has its own seed, which determines the supernet and the samples of architectures and
 images. The accuracy of the winner is read from the table; nothing is trained. The tables of
 NAS-Bench-1Shot1 contain only the cells that its paper lists, so a search returns the most likely of
-these cells. A note says how often this is the most likely of all cells.
+these cells. A note counts the searches whose winner is also the most likely of all cells.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.types import Genes
 
-STEPS = 100  # of a search; the budget that the paper calls T
+STEPS = 100  # steps of a search with the budget that the paper calls T
 STEPS_PER_EPOCH = 782  # batches of 64 in the 50,000 training images of CIFAR-10
 BATCH = 64
-NB201_SPACE = "nasbench201"  # the space; tests replace it by a smaller one
+NB201_SPACE = "nasbench201"  # tests replace it by a space with smaller networks
 NB201_TABLE = "nasbench201"  # the table with the accuracies of its cells
 SPACES = {"S1": "nasbench1shot1_s1", "S2": "nasbench1shot1_s2"}
 DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16-120": "ImageNet16-120"}
-# Epochs of the trainings whose accuracies are in a table.
+# Epochs after which the accuracies of a table were measured.
 TABLE_EPOCHS = {"nasbench201": 200, "nasbench1shot1_s1": 108, "nasbench1shot1_s2": 108}
 # Options of the strategy for each kind of data in Table 2.
 DATA_KINDS = {
@@ -59,7 +59,7 @@ S1  6.8 6.7 6.7 6.0 7.0
 S2  6.9 7.3 7.1 7.2 6.8
 """)
 
-# Label, options of the space, data set that is searched (None for CIFAR-10), options of NASI.
+# By label: options of the space, data set of the images (None for CIFAR-10), options of NASI.
 SETTINGS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "as in table 4": ("", None, {}),
     "search on C100": ("", "cifar100", {}),
@@ -131,7 +131,7 @@ def make_searches_line(
 ) -> TableLine:
     """Average over searches, with the 95 % interval and the standard deviation.
 
-    Searches without a value are excluded; the note says how many.
+    Searches without a value are excluded; the note counts them.
     """
     finite = [value for value in values if np.isfinite(value)]
     if len(finite) < len(values):
@@ -175,13 +175,13 @@ def is_most_likely(outcome: SearchOutcome) -> bool:
     )
 
 
-def _count_most_likely(outcomes: Sequence[SearchOutcome]) -> str:
+def _describe_most_likely(outcomes: Sequence[SearchOutcome]) -> str:
     count = sum(is_most_likely(outcome) for outcome in outcomes)
     return f"{count} of {len(outcomes)} are the most likely of all cells"
 
 
 def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, ...]:
-    """Add the deviations that all searches have."""
+    """Return these deviations and those that all searches share."""
     data_note = ""
     if not find_images("cifar10", config.data_root):
         data_note = "Supernets see digits, because CIFAR-10 is not in the data root."
@@ -206,7 +206,7 @@ def table_4(config: ExperimentConfig) -> Findings:
         seconds = [outcome.seconds for outcome in outcomes]
         what = f"NASI ({label}), search cost, s"
         cost_line = make_searches_line(what, published_seconds, seconds)
-        # Another machine, so neither cost is better.
+        # Costs were measured on different machines, so neither of them is better.
         lines.append(replace(cost_line, better=""))
     for column, dataset in DATASETS.items():
         random_accuracies = read_random_accuracies(NB201_SPACE, dataset, config)
@@ -261,7 +261,7 @@ class GumbelLimit:
 
     Attributes:
         cell: The cell.
-        certain_edges: On how many edges its operation is certain.
+        certain_edges: Number of edges whose operation is certain.
         steps: Number of steps that the limit is estimated from.
     """
 
@@ -284,7 +284,7 @@ def find_gumbel_limit(outcomes: Sequence[SearchOutcome]) -> GumbelLimit:
         for edge, options in run["mean_gradient"]:
             by_operation = gradients.setdefault(edge, {})
             for operation, value in options:
-                # Operations that may not be chosen have no number.
+                # Operations that the search left out have no number.
                 if value is not None and np.isfinite(value):
                     by_operation.setdefault(operation, []).append(value)
     genes = []
@@ -303,10 +303,10 @@ def find_gumbel_limit(outcomes: Sequence[SearchOutcome]) -> GumbelLimit:
 
 @dataclass(frozen=True)
 class ConvergedCells:
-    """The cells of NAS-Bench-201 with the best operation of each edge by the mean of R.
+    """The cells of NAS-Bench-201 that have, on each edge, the operation with the largest mean of R.
 
     Attributes:
-        cells: The cell for each value of nu, by a description of that value.
+        cells: One cell for each value of nu, by a description of that value.
         edge_means: Mean of R, with adaptive nu, for each operation on the edge from the input to
             the output of a cell.
         cell_count: Number of cells that this was computed from.
@@ -320,9 +320,11 @@ class ConvergedCells:
 def find_converged_cells(config: ExperimentConfig) -> ConvergedCells:
     """Choose the operation with the largest mean of R on each edge, without a search.
 
-    It follows from t of single cells: R is min(t, nu), since mu is 1, and adaptive nu converges
-    to the mean of t. A search by straight-through Gumbel estimates gradients instead, so it may
-    converge to other operations (`find_gumbel_limit`).
+        t   the trace norm of a single cell, by the proxy `nasi_batch`
+        R   min(t, nu), the objective of NASI, since mu is 1
+
+    Adaptive nu converges to the mean of t. A search by straight-through Gumbel estimates gradients
+    instead, so it may converge to other operations (`find_gumbel_limit`).
     """
     table = open_table(NB201_TABLE, config.data_root)
     space = load_space(NB201_TABLE)
@@ -332,41 +334,44 @@ def find_converged_cells(config: ExperimentConfig) -> ConvergedCells:
     task = BenchmarkTask("NB201", NB201_TABLE, "cifar10")
     sample = measure_sample(replace(config, seeds=1), ["nasi_batch"], task, cells)
     t = sample["nasi_batch"][0]
-    genes = [arch.genes for arch in sample.truth.archs]
-    # Adaptive nu converges to the mean of t; percentiles are other choices of nu.
-    nus = {"best operation by mean R, adaptive nu": float(t.mean())}
+    genes_by_arch = [arch.genes for arch in sample.truth.archs]
+    nu_by_name = {"best operation by mean R, adaptive nu": float(t.mean())}
     for percentile in PERCENTILES:
-        nus[f"best operation by mean R, nu at percentile {percentile} of t"] = float(
+        nu_by_name[f"best operation by mean R, nu at percentile {percentile} of t"] = float(
             np.percentile(t, percentile)
         )
-    cells_by_nu = {}
-    for name, nu in nus.items():
-        best_genes = choose_best_options(np.minimum(t, nu), genes)
-        cells_by_nu[name] = str(space.make_arch(best_genes))
-    edge_means = average_by_option(np.minimum(t, t.mean()), genes)["3<-0"]
-    return ConvergedCells(cells_by_nu, edge_means, len(cells))
+    cell_by_name = {}
+    for name, nu in nu_by_name.items():
+        best_genes = choose_best_options(np.minimum(t, nu), genes_by_arch)
+        cell_by_name[name] = str(space.make_arch(best_genes))
+    edge_means = average_by_option(np.minimum(t, t.mean()), genes_by_arch)["3<-0"]
+    return ConvergedCells(cell_by_name, edge_means, len(cells))
 
 
-def choose_best_options(R: Scores, archs: Sequence[Genes]) -> Genes:
+def choose_best_options(R: Scores, genes_by_arch: Sequence[Genes]) -> Genes:
     """Return the genes that maximise Eq. 16, which Eq. 18 estimates.
 
     At alpha_0 the gradient of the mean of R in the direction of an option is
     p (mean of R with that option - mean of R), so the best option of each choice is the one with
     the largest mean of R.
+
+    Args:
+        R: One value per architecture.
+        genes_by_arch: The genes of the same architectures.
     """
     genes = []
-    for name, means in average_by_option(R, archs).items():
+    for name, means in average_by_option(R, genes_by_arch).items():
         best_option = max(means, key=lambda option: means[option])
         genes.append((name, best_option))
     return tuple(genes)
 
 
-def average_by_option(R: Scores, archs: Sequence[Genes]) -> dict[str, dict[Any, float]]:
-    """Return the mean of R with each option of each choice."""
-    genes = [dict(arch) for arch in archs]
+def average_by_option(R: Scores, genes_by_arch: Sequence[Genes]) -> dict[str, dict[Any, float]]:
+    """Return the mean of R over the architectures with an option, by choice and option."""
+    arch_options = [dict(genes) for genes in genes_by_arch]
     means: dict[str, dict[Any, float]] = {}
-    for name in genes[0]:
-        options = [gene[name] for gene in genes]
+    for name in arch_options[0]:
+        options = [genes[name] for genes in arch_options]
         means[name] = {}
         for option in dict.fromkeys(options):
             has_option = [other == option for other in options]
@@ -383,21 +388,21 @@ def average_by_option(R: Scores, archs: Sequence[Genes]) -> dict[str, dict[Any, 
 )
 def table_4_settings(config: ExperimentConfig) -> Findings:
     """Table 4, continued: the paper states 93.55, 71.20 and 44.84 % with a budget of 4T, but not
-    the settings of these searches; here are ten searches with each of several settings."""
+    the settings of these searches. This experiment runs ten searches with each of several
+    settings."""
     lines: list[TableLine] = []
     *published, _ = TABLE_4["4T"]
-    for label, (space, searched, options) in SETTINGS.items():
+    for label, (space_options, searched_dataset, options) in SETTINGS.items():
         images = None
-        if searched:
-            images = find_images(searched, config.data_root)
+        if searched_dataset:
+            images = find_images(searched_dataset, config.data_root)
             if images is None:
                 continue
-        outcomes = search_with_nasi(
-            config, _name_space(space), label, images, steps=4 * STEPS, **options
-        )
+        space = _add_space_options(NB201_SPACE, space_options)
+        outcomes = search_with_nasi(config, space, label, images, steps=4 * STEPS, **options)
         for (column, dataset), number in zip(DATASETS.items(), published, strict=True):
             # A search on the images of a data set is compared on that data set only.
-            if searched not in (None, dataset):
+            if searched_dataset not in (None, dataset):
                 continue
             values = read_accuracies(outcomes, dataset, config)
             line = make_searches_line(f"{label}, {column}", number, values)
@@ -417,13 +422,13 @@ def table_4_settings(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), deviations)
 
 
-def _name_space(options: str) -> str:
-    """Return the name of NAS-Bench-201 with options."""
+def _add_space_options(space: str, options: str) -> str:
+    """Return the name of a space with further options, such as `channels=4`."""
     if not options:
-        return NB201_SPACE
-    if NB201_SPACE.endswith(")"):
-        return f"{NB201_SPACE[:-1]},{options})"
-    return f"{NB201_SPACE}({options})"
+        return space
+    if space.endswith(")"):
+        return f"{space[:-1]},{options})"
+    return f"{space}({options})"
 
 
 @experiment(
@@ -448,11 +453,11 @@ def figure_2(config: ExperimentConfig) -> Findings:
             searched_space = _set_channels(space, WIDTH)
             outcomes = search_with_nasi(config, searched_space, f"{label}, {budget}", steps=steps)
             errors = _read_errors(outcomes, config)
-            note = _count_most_likely(outcomes)
+            note = _describe_most_likely(outcomes)
             line = make_searches_line(f"{label}, NASI, {budget}", None, errors, note)
             lines.append(line)
             # A search without an accuracy leaves a gap in the curve.
-            means.append(line.ours or float("nan"))
+            means.append(float("nan") if line.ours is None else line.ours)
         random_errors = 100 - read_random_accuracies(space, "cifar10", config)
         lines.append(make_mean_line(f"{label}, random architectures", None, random_errors))
         epochs = tuple(steps / STEPS_PER_EPOCH for steps in budgets)
@@ -489,7 +494,7 @@ def table_2(config: ExperimentConfig) -> Findings:
             what = f"{label}, {kind}"
             outcomes = search_with_nasi(config, _set_channels(space, WIDTH), what, **options)
             errors = _read_errors(outcomes, config)
-            lines.append(make_searches_line(what, number, errors, _count_most_likely(outcomes)))
+            lines.append(make_searches_line(what, number, errors, _describe_most_likely(outcomes)))
         what = f"NB201, {kind}"
         outcomes = search_with_nasi(config, NB201_SPACE, what, **options)
         lines.append(make_searches_line(what, None, _read_errors(outcomes, config)))
@@ -523,7 +528,7 @@ def table_6(config: ExperimentConfig) -> Findings:
                 continue
             outcomes = search_with_nasi(config, _set_channels(space, channels), what)
             errors = _read_errors(outcomes, config)
-            lines.append(make_searches_line(what, number, errors, _count_most_likely(outcomes)))
+            lines.append(make_searches_line(what, number, errors, _describe_most_likely(outcomes)))
     width_note = (
         "N is the number of channels of a cell, which its nodes share; the paper does not define N."
     )
@@ -549,13 +554,10 @@ def table_8(config: ExperimentConfig) -> Findings:
             what = f"{label}, b = {batch}"
             outcomes = search_with_nasi(config, _set_channels(space, WIDTH), what, batch=batch)
             errors = _read_errors(outcomes, config)
-            lines.append(make_searches_line(what, number, errors, _count_most_likely(outcomes)))
+            lines.append(make_searches_line(what, number, errors, _describe_most_likely(outcomes)))
     deviations = _list_deviations(config, STEPS_NOTE, NO_S3_NOTE, CELLS_NOTE)
     return Findings(tuple(lines), deviations)
 
 
 def _set_channels(space: str, channels: int) -> str:
-    """Return the name of a space with the option `channels`."""
-    if space.endswith(")"):
-        return f"{space[:-1]},channels={channels})"
-    return f"{space}(channels={channels})"
+    return _add_space_options(space, f"channels={channels}")

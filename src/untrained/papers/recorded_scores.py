@@ -1,12 +1,13 @@
-"""Scores that another run measured, perhaps on another machine, instead of measuring them again.
+"""Read scores that another run measured, perhaps on another machine, instead of measuring them.
 
 `untrained store export` writes such a file. A recorded score is used if space, architecture,
 measure, samples, weights and seed are those of the experiment. Device, torch version and the number
 of networks per pass may differ: they change the last digits, and the page of results names them.
 
-The files that are kept with the results (docs/results/data/scores) lack the columns of space,
-samples and weights, to be small. Of these, scores are used by architecture, proxy and seed alone,
-only for spaces without options and fresh weights, and a page of results says so.
+To be small, the files that are kept with the results (docs/results/data/scores) are reduced: they
+lack the columns of space, samples and weights. A score of a reduced file is used if architecture,
+proxy and seed agree, but only for fresh weights and for spaces without options. The page of results
+says so.
 """
 
 import re
@@ -24,7 +25,7 @@ from untrained.types import FAILURE_KINDS, FRESH, Arch, Failure, Record, ScoreRe
 
 
 class _ScoreId(NamedTuple):
-    """What must agree between a recorded score and a request."""
+    """The properties in which a recorded score and a request must agree."""
 
     space: str
     arch: str
@@ -35,6 +36,8 @@ class _ScoreId(NamedTuple):
 
 
 class _Outcome(NamedTuple):
+    """A recorded value or failure, and where it was measured."""
+
     value: float | None
     failure: str
     device: str
@@ -47,19 +50,19 @@ class RecordedScores:
 
     Attributes:
         path: The file or folder.
-        outcomes: Value or failure by what was measured.
+        outcomes: The recorded values and failures.
         archs: The architectures, as texts.
         used: Number of scores that an experiment has read.
-        used_short: How many of these are from files that do not name the samples.
-        places: Device and torch version of these scores.
+        used_reduced: Number of these scores that are from reduced files.
+        environments: Device and torch version of the scores that were read.
     """
 
     path: Path
     outcomes: dict[_ScoreId, _Outcome] = field(repr=False)
     archs: frozenset[str] = field(default_factory=frozenset, repr=False)
     used: int = 0
-    used_short: int = 0
-    places: set[str] = field(default_factory=set)
+    used_reduced: int = 0
+    environments: set[str] = field(default_factory=set)
 
     @staticmethod
     def read(path: Path) -> "RecordedScores":
@@ -74,9 +77,9 @@ class RecordedScores:
         outcomes: dict[_ScoreId, _Outcome] = {}
         archs: set[str] = set()
         for file_path in paths:
-            of_file = _read_outcomes(file_path)
-            outcomes |= of_file
-            archs.update(score_id.arch for score_id in of_file)
+            file_outcomes = _read_outcomes(file_path)
+            outcomes |= file_outcomes
+            archs.update(score_id.arch for score_id in file_outcomes)
         return RecordedScores(path, outcomes, frozenset(archs))
 
     def find_records(
@@ -93,14 +96,14 @@ class RecordedScores:
             one machine and partly on another.
         """
         records = []
-        places = set()
-        short_count = 0
+        environments = set()
+        reduced_count = 0
         for seed in batches.seeds:
             for arch in archs:
-                outcome = self._find_short(arch, proxy, seed, init)
+                outcome = self._find_in_reduced_file(arch, proxy, seed, init)
                 if outcome is not None:
                     data = ""
-                    short_count += 1
+                    reduced_count += 1
                 else:
                     data = batches.get_fingerprint(proxy.samples, seed)
                     score_id = _ScoreId(arch.space, str(arch), proxy.measure, data, init, seed)
@@ -121,16 +124,18 @@ class RecordedScores:
                     records.append(Record.of(request, _parse_failure(outcome.failure)))
                 else:
                     records.append(Record.of(request, outcome.value))
-                places.add(f"{outcome.device}, torch {outcome.torch}")
+                environments.add(f"{outcome.device}, torch {outcome.torch}")
         self.used += len(records)
-        self.used_short += short_count
-        self.places |= places
+        self.used_reduced += reduced_count
+        self.environments |= environments
         return records
 
-    def _find_short(self, arch: Arch, proxy: Proxy, seed: int, init: str) -> _Outcome | None:
-        """Return a score of a file that has neither spaces nor samples; None if there is none."""
-        # Options of a space change the network, not the text of an architecture. The head of
-        # TransNAS-Bench-101, a last layer, is the only option that follows from the accuracies.
+    def _find_in_reduced_file(
+        self, arch: Arch, proxy: Proxy, seed: int, init: str
+    ) -> _Outcome | None:
+        """Return the outcome in a reduced file; None if there is none that may be used."""
+        # Options of a space change the network, but not the text of an architecture. The option
+        # `head` of TransNAS-Bench-101 is allowed: the task of the accuracies determines it.
         if re.search(r"\((?!head=\w+\))", arch.space) or init != FRESH:
             return None
         return self.outcomes.get(_ScoreId("", str(arch), proxy.label, "", "", seed))
@@ -139,13 +144,16 @@ class RecordedScores:
         """Return a sentence about the scores that were read instead of measured."""
         if not self.used:
             return f"None of the scores in {self.path.name} agrees with this experiment."
-        places = "; ".join(sorted(self.places))
-        text = f"{self.used:,} scores were read from {self.path.name} ({places}) and not measured."
-        if self.used_short:
+        environments = "; ".join(sorted(self.environments))
+        text = (
+            f"{self.used:,} scores were read from {self.path.name} ({environments}) and not "
+            "measured."
+        )
+        if self.used_reduced:
             text += (
-                " They are of one batch of images and one number of classes per space, also where "
-                "the space has accuracies on several data sets; the file does not say which "
-                "images these were."
+                " They were measured with one batch of images and one number of classes per "
+                "space, even if the space has accuracies on several data sets; the file does not "
+                "say which images these were."
             )
         return text
 
@@ -156,8 +164,8 @@ def _read_outcomes(path: Path) -> dict[_ScoreId, _Outcome]:
 
     try:
         frame = pd.read_parquet(path)
-        is_short = "measure" not in frame.columns
-        if is_short:
+        is_reduced = "measure" not in frame.columns
+        if is_reduced:
             frame = frame.rename(columns={"proxy": "measure"})
             frame = frame.assign(space="", data="", init="")
         frame = frame[[*_ScoreId._fields, "value", "error", "device", "torch"]]
@@ -176,7 +184,7 @@ def _read_outcomes(path: Path) -> dict[_ScoreId, _Outcome]:
 
 
 def _parse_failure(text: str) -> Failure:
-    """Parse a failure as `str(failure)` writes it; one of an unknown kind is an `error`."""
+    """Parse the text of a failure, as `str(failure)` returns it; unknown kinds become `error`."""
     kind_text, _, detail = text.partition(": ")
     for kind in FAILURE_KINDS:
         if kind == kind_text:

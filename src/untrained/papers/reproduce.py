@@ -1,4 +1,4 @@
-"""Run experiments, and list all experiments with the results of their last runs."""
+"""Run an experiment, and list all experiments with the result of their last run."""
 
 import re
 from dataclasses import replace
@@ -58,10 +58,10 @@ def reproduce(
             the folder of the results.
         scores: Parquet file of scores that `untrained store export` wrote, perhaps on another
             machine, or a folder of such files. Scores that it holds are not measured.
-        only_recorded: Measure nothing: take the architectures that `scores` holds; proxies that it
-            does not hold have no value.
-        failures: Whether correlations omit architectures without a score, as everywhere in the
-            package (`omit`), or rank them `last`.
+        only_recorded: Measure nothing: use only architectures with scores in the file `scores`;
+            proxies without scores in it have no value.
+        failures: `omit` to leave architectures without a score out of correlations, as everywhere
+            else in the package, or `last` to rank them last.
         data_root: Folder of the tables and images.
         on_progress: Called with every progress event.
 

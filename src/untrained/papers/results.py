@@ -5,9 +5,9 @@
     python -m untrained.papers.results summary docs/results
 
 `publish` adds the result of `untrained reproduce` to the JSON file beside its page, and writes the
-numbers to the page, between two comments, so that a text around them stays. An experiment without
-a page gets one of its own. `index` lists all 59 tables and figures, and `summary` prints the
-sentences on them that are in the README.
+numbers to the page between two comments; the text around the comments is kept. An experiment that
+has no page gets a new one. `index` lists all 59 tables and figures, and `summary` prints the
+sentences about them that the README quotes.
 """
 
 import json
@@ -23,7 +23,7 @@ from untrained.files import read_result_file, write_atomically
 from untrained.papers.items import ITEMS, PAPER_TITLES, PaperItem
 from untrained.reports.reproduction_result import ReproductionResult, TableLine, Verdict
 
-FOLD_FROM = 30  # from this number of lines on, a page shows its table on demand
+MIN_FOLDED_LINES = 30  # a table with at least this many lines is folded on its page
 VERDICTS: tuple[Verdict, ...] = ("at or above", "within", "below", "outside", "no value")
 
 INDEX_INTRODUCTION = """\
@@ -42,15 +42,16 @@ The row of an item shows one of its numbers, published and ours, and counts all 
 - **within**: ours is worse, and the published number is in our 95 % interval (over architectures,
   or over searches).
 - **below**: ours is worse, and the published number is not in the interval, or there is none.
-- **outside**: the same for numbers of which neither side is better, such as a number of parameters.
+- **outside**: the published number is not in our interval, and neither a higher nor a lower number
+  is better, as for a number of parameters.
 - **no value**: we have none, for the reason on the page.
 
 A published number counts once: variants of a row, such as that of the authors' code, do not count.
-Time is that of the whole experiment in minutes; experiments that share scores count them once.
-After it comes where the scores were measured; "recorded" means that they were read from a file of
-an earlier run. Samples are architectures, or what the page says; a few runs on a CPU have far fewer
-than the paper. A commit in brackets is that of the page: its
-numbers were copied from it, because the file of the run was not kept.
+Time is that of the whole experiment in minutes; experiments that share scores count them once. It
+is followed by the device that measured the scores; "recorded" means that they were read from the
+file of an earlier run. Samples are architectures, or what the page says; a few runs on a CPU have
+far fewer than the paper. A commit in brackets is that of the page, from which the numbers were
+copied, because the file of the run was not kept.
 """
 INDEX_COLUMNS = (
     "item",
@@ -71,7 +72,7 @@ class ResultsPage:
 
     Attributes:
         name: Name of the page without its suffix.
-        runs: The runs whose numbers the page shows. Those of a script have no experiment.
+        runs: The runs whose numbers the page shows. The run of a script has no experiment.
     """
 
     name: str
@@ -117,7 +118,7 @@ def has_runs(path: Path) -> bool:
         return isinstance(facts, dict) and "runs" in facts
 
 
-def publish(run_folder: Path, folder: Path) -> ResultsPage:
+def publish_run(run_folder: Path, folder: Path) -> ResultsPage:
     """Add the result of an experiment to the page that shows it.
 
     Args:
@@ -128,7 +129,7 @@ def publish(run_folder: Path, folder: Path) -> ResultsPage:
         The page.
     """
     result = ReproductionResult.read(run_folder)
-    # Scores that are kept with the results are part of the command; a file elsewhere is not.
+    # Folders and files outside docs/ mean nothing to a reader, so the command omits them.
     command = re.sub(r" --(run|scores) (?!docs/)\S+", "", result.command)
     result = replace(result, command=command, folder="", plots=())
     page = ResultsPage(result.experiment, ())
@@ -147,9 +148,9 @@ def publish(run_folder: Path, folder: Path) -> ResultsPage:
 
 
 def insert_numbers(text: str, result: ReproductionResult) -> str:
-    """Return the text of a page with the numbers of a run, in the place of its earlier ones."""
+    """Return the text of a page with the numbers of a run, which replace those of earlier runs."""
     block = format_block(result)
-    start, end = _make_marks(result.experiment)
+    start, end = _make_comments(result.experiment)
     if start in text:
         before = text.partition(start)[0]
         after = text.partition(end)[2]
@@ -159,23 +160,24 @@ def insert_numbers(text: str, result: ReproductionResult) -> str:
 
 def format_block(result: ReproductionResult) -> str:
     """Return the numbers of a run as they are on its page, with the comments around them."""
-    start, end = _make_marks(result.experiment)
+    start, end = _make_comments(result.experiment)
     body = result.format_body().strip()
-    if len(result.lines) >= FOLD_FROM:
+    if len(result.lines) >= MIN_FOLDED_LINES:
         body = _fold_table(body, len(result.lines))
     return f"{start}\n\n{body}\n\n{end}"
 
 
-def _make_marks(experiment: str) -> tuple[str, str]:
+def _make_comments(experiment: str) -> tuple[str, str]:
+    """Return the comments before and after the numbers of an experiment."""
     return f"<!-- numbers of {experiment} -->", f"<!-- end of {experiment} -->"
 
 
 def _fold_table(body: str, count: int) -> str:
-    """Show a long table on demand."""
+    """Fold a long table, so that it is shown only if a reader clicks on it."""
     parts = body.split("\n\n")
     for index, part in enumerate(parts):
         if part.startswith("| "):
-            # The attribute is for the documentation site, which else shows the table as text.
+            # Without this attribute, the documentation site would show the Markdown of the table.
             summary = f'<details markdown="1"><summary>All {count} numbers</summary>'
             parts[index] = f"{summary}\n\n{part}\n\n</details>"
     return "\n\n".join(parts)
@@ -187,57 +189,57 @@ def _fold_table(body: str, count: int) -> str:
 def render_index(folder: Path) -> str:
     """Return the page that lists all tables and figures."""
     pages = read_pages(folder)
-    places = {}
+    page_and_run_by_experiment = {}
     for page in pages:
         for run in page.runs:
             if run.experiment:
-                places[run.experiment] = (page, run)
-    possible = sum(bool(item.experiment) for item in ITEMS)
+                page_and_run_by_experiment[run.experiment] = (page, run)
+    command_count = sum(bool(item.experiment) for item in ITEMS)
     summary = (
-        f"**{summarise(pages)}** {possible} have a command, and {len(ITEMS) - possible} cannot be "
-        "repeated here."
+        f"**{summarise_pages(pages)}** {command_count} have a command, and "
+        f"{len(ITEMS) - command_count} cannot be repeated here."
     )
     sections = [INDEX_INTRODUCTION.format(summary=summary)]
     for paper, title in PAPER_TITLES.items():
         rows = [INDEX_COLUMNS, ("---",) * len(INDEX_COLUMNS)]
         for item in ITEMS:
             if item.paper == paper:
-                rows.append(_make_item_row(item, places))
+                rows.append(_make_item_row(item, page_and_run_by_experiment))
         table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
         sections.append(f"## {title}\n\n{table}\n")
-    sections += _list_further_experiments(places)
+    sections += _list_further_experiments(page_and_run_by_experiment)
     return "\n".join(sections)
 
 
 def _list_further_experiments(
-    places: Mapping[str, tuple[ResultsPage, ReproductionResult]],
+    page_and_run_by_experiment: Mapping[str, tuple[ResultsPage, ReproductionResult]],
 ) -> list[str]:
-    """Return a section on experiments that belong to no item, or no section without any."""
-    of_items = {item.experiment for item in ITEMS}
+    """Return a section on experiments that belong to no item; an empty list if there are none."""
+    item_experiments = {item.experiment for item in ITEMS}
     entries = []
-    for name, (page, run) in sorted(places.items()):
-        if name not in of_items:
+    for name, (page, run) in sorted(page_and_run_by_experiment.items()):
+        if name not in item_experiments:
             entries.append(f"- [{name}]({page.name}.md): {run.title}")
     if not entries:
         return []
     return ["## Further experiments\n\n" + "\n".join(entries) + "\n"]
 
 
-def summarise(pages: Iterable[ResultsPage]) -> str:
+def summarise_pages(pages: Iterable[ResultsPage]) -> str:
     """Return the sentences of the README on how many items were run, and how they compare."""
-    of_items = {item.experiment for item in ITEMS if item.experiment}
+    item_experiments = {item.experiment for item in ITEMS if item.experiment}
     run_experiments = set()
     verdicts: Counter[str] = Counter()
     for page in pages:
         for run in page.runs:
-            if run.experiment in of_items:
+            if run.experiment in item_experiments:
                 run_experiments.add(run.experiment)
                 verdicts += count_verdicts(run.lines)
-    done = [item for item in ITEMS if item.experiment in run_experiments]
+    reproduced_items = [item for item in ITEMS if item.experiment in run_experiments]
     compared = verdicts.total() - verdicts["no value"]
     return (
-        f"{len(done)} of the {len(ITEMS)} tables and figures of the four papers were run. Of "
-        f"{compared:,} published numbers that can be compared, ours are at or above "
+        f"{len(reproduced_items)} of the {len(ITEMS)} tables and figures of the four papers were "
+        f"run. Of {compared:,} published numbers that can be compared, ours are at or above "
         f"{verdicts['at or above']:,}; {verdicts['within']:,} more lie within our intervals."
     )
 
@@ -248,22 +250,26 @@ def count_verdicts(lines: Sequence[TableLine]) -> Counter[str]:
 
 
 def _make_item_row(
-    item: PaperItem, places: Mapping[str, tuple[ResultsPage, ReproductionResult]]
+    item: PaperItem,
+    page_and_run_by_experiment: Mapping[str, tuple[ResultsPage, ReproductionResult]],
 ) -> tuple[str, ...]:
     content = item.content
     if item.reason:
         content = f"{content} ({item.reason})"
-    blank = ("",) * (len(INDEX_COLUMNS) - 3)
+    empty_cells = ("",) * (len(INDEX_COLUMNS) - 3)
     if not item.experiment:
-        return (item.name, content, "cannot run", *blank)
-    if item.experiment not in places:
-        return (item.name, content, f"not run: `untrained reproduce {item.experiment}`", *blank)
-    page, run = places[item.experiment]
+        return (item.name, content, "cannot run", *empty_cells)
+    if item.experiment not in page_and_run_by_experiment:
+        command = f"untrained reproduce {item.experiment}"
+        return (item.name, content, f"not run: `{command}`", *empty_cells)
+    page, run = page_and_run_by_experiment[item.experiment]
     line = find_key_line(item, run)
     verdicts = count_verdicts(run.lines)
     counts = [str(verdicts[verdict] or "") for verdict in VERDICTS]
     settings = run.settings
-    size = " x ".join(settings[name] for name in ("samples", "seeds") if name in settings)
+    samples_and_seeds = " x ".join(
+        settings[name] for name in ("samples", "seeds") if name in settings
+    )
     commit = f"[{run.commit}]" if "copied" in settings else run.commit
     minutes = ""
     if run.seconds:
@@ -274,7 +280,7 @@ def _make_item_row(
         _format_value(line.published),
         f"{_format_value(line.ours)} ({line.what})",
         *counts,
-        size,
+        samples_and_seeds,
         run.made_on[:10],
         commit,
         minutes,
@@ -282,7 +288,9 @@ def _make_item_row(
 
 
 def find_key_line(item: PaperItem, run: ReproductionResult) -> TableLine:
-    """Return the line that the index shows: the one that the item names, or else the first.
+    """Return the line that the index shows: the one whose description is the key of the item.
+
+    If there is none, the first line whose description starts with the key is returned.
 
     Raises:
         UsageError: The run has no such line.
@@ -310,12 +318,12 @@ def main(arguments: Sequence[str]) -> None:
     if command == "publish":
         *run_folders, folder = paths
         for run_folder in run_folders:
-            page = publish(Path(run_folder), Path(folder))
+            page = publish_run(Path(run_folder), Path(folder))
             print(f"{run_folder}: {page.name}")
     elif command == "index":
         sys.stdout.write(render_index(Path(paths[0])))
     elif command == "summary":
-        print(summarise(read_pages(Path(paths[0]))))
+        print(summarise_pages(read_pages(Path(paths[0]))))
     else:
         raise UsageError("write publish RUN... FOLDER, index FOLDER or summary FOLDER")
 

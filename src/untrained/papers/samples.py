@@ -1,7 +1,7 @@
 """Samples of architectures of a benchmark table, with their accuracies and their scores.
 
-Scores are arrays of shape (seeds, architectures) in which missing scores are NaN, so code for a
-formula reads like the formula in the paper.
+Scores are arrays of shape (seeds, architectures) in which missing scores are NaN, so the code of a
+formula looks like the formula in the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,10 +79,10 @@ class Measurements:
         return orient_score(self[name], self.proxies[name].higher_is_better)
 
     def rank_failures(self, scores: Scores, *names: str) -> Scores:
-        """With `failures=last`, rank the architectures last on which any of these proxies failed.
+        """With `failures=last`, rank an architecture last if any of these proxies failed on it.
 
         Args:
-            scores: What is computed from the proxies; higher is better.
+            scores: Scores that were computed from the proxies; higher is better.
             *names: The proxies.
         """
         if not self.rank_failures_last:
@@ -90,15 +90,15 @@ class Measurements:
         missing = np.asarray(np.isnan([self[name] for name in names]).any(0))
         return rank_last(scores, missing)
 
-    def are_recorded(self, *names: str) -> bool:
-        """Return whether all of these proxies were measured, or have recorded scores."""
+    def have_scores(self, *names: str) -> bool:
+        """Return whether all of these proxies were measured or have recorded scores."""
         return not any(NOT_RECORDED in self.failures[name] for name in names)
 
     def describe_failures(self, *names: str) -> str:
         """Return the numbers of failures by kind, such as "3 disconnected, 1 nan"."""
         counts: dict[str, int] = {}
         for name in names:
-            # Proxies often fail on the same networks, so the counts of several are not added.
+            # Proxies often fail on the same networks, so the largest count is used, not the sum.
             for kind, count in self.failures[name].items():
                 counts[kind] = max(count, counts.get(kind, 0))
         return ", ".join(f"{count} {kind}" for kind, count in counts.items())
@@ -199,7 +199,7 @@ def measure_archs(
     stage: str,
     weight_source: WeightSource | None = None,
 ) -> Measurements:
-    """Score architectures with several proxies; scores that are already in the folder are reused.
+    """Score architectures with several proxies; scores that are in the folder already are reused.
 
     Args:
         config: Number of seeds, folder, device.
@@ -256,26 +256,26 @@ def _list_recorded_archs(config: ExperimentConfig, truth: GroundTruth) -> list[s
     assert config.recorded is not None
     recorded = config.recorded
     values = truth.table.read_column(truth.metric)
-    known = []
+    recorded_archs = []
     for text, value in zip(truth.table.list_archs(), values, strict=True):
         if text in recorded.archs and np.isfinite(value):
-            known.append(text)
-    if len(known) < MIN_SAMPLES:
+            recorded_archs.append(text)
+    if len(recorded_archs) < MIN_SAMPLES:
         raise UsageError(
-            f"{recorded.path} has scores of {len(known)} architectures of {truth.table.name}, and "
-            f"a correlation needs {MIN_SAMPLES}"
+            f"{recorded.path} has scores of {len(recorded_archs)} architectures of "
+            f"{truth.table.name}, and a correlation needs {MIN_SAMPLES}"
         )
     rng = make_generator("recorded", truth.table.name)
-    indices = rng.permutation(len(known))[: config.samples]
-    return [known[index] for index in sorted(indices)]
+    indices = rng.permutation(len(recorded_archs))[: config.samples]
+    return [recorded_archs[index] for index in sorted(indices)]
 
 
 def rank_last(scores: Scores, selected: NDArray[np.bool_]) -> Scores:
-    """Give the selected architectures a value below all others.
+    """Replace the selected scores by one that is worse than all others.
 
     Args:
         scores: Scores of shape (seeds, architectures); higher is better.
-        selected: Which ones, of the same shape.
+        selected: Mask of the scores to replace, of the same shape.
     """
     finite = scores[np.isfinite(scores)]
     lowest = float(finite.min()) if len(finite) else 0.0
@@ -289,23 +289,23 @@ def _read_recorded(
     source: DataSource,
     init: str,
 ) -> tuple[list[Record], list[Proxy]]:
-    """Return the records that another run measured, and the proxies that are not among them."""
+    """Return the records of another run, and the proxies that it did not measure."""
     if config.recorded is None:
         return [], list(proxies)
     batches = SeedBatches.for_proxies(source, proxies, range(config.seeds))
     records: list[Record] = []
     unrecorded = []
     for proxy in proxies:
-        found = config.recorded.find_records(archs, proxy, batches, init)
-        if found is None:
+        proxy_records = config.recorded.find_records(archs, proxy, batches, init)
+        if proxy_records is None:
             unrecorded.append(proxy)
         else:
-            records += found
+            records += proxy_records
     return records, unrecorded
 
 
 def limit_samples(name: str, batch: int | None) -> str:
-    """Return the name of a proxy with an option that limits it to `batch` samples."""
+    """Return the name of a proxy with an option that limits its samples to `batch`."""
     # A proxy that already sees fewer samples keeps its name, so its stored scores are reused.
     samples = load_proxy(name).samples
     if batch is None or batch >= samples:
@@ -317,7 +317,13 @@ def limit_samples(name: str, batch: int | None) -> str:
 
 
 def _select_archs(task: BenchmarkTask, truth: GroundTruth, archs: Sequence[str]) -> GroundTruth:
-    """Replace the architectures by those of `archs`, as members of the space with its options."""
+    """Replace the architectures of `truth`, or give the same ones the options of the task's space.
+
+    Args:
+        task: The task, whose space may have options.
+        truth: The table, and a sample of its architectures.
+        archs: The architectures to use; those of the sample if empty.
+    """
     space = load_space(task.space if "(" in task.space else truth.space)
     texts = archs or [str(arch) for arch in truth.archs]
     selected = tuple(space.parse(text) for text in texts)
@@ -367,7 +373,7 @@ def _choose_data(
 def _describe_deviations(
     task: BenchmarkTask, truth: GroundTruth, data: str, data_task: Task, config: ExperimentConfig
 ) -> tuple[str, ...]:
-    """Return sentences about tables that are incomplete and images that are missing."""
+    """Describe tables that are incomplete and images that are missing."""
     table = truth.table
     dataset = truth.metric.dataset
     deviations = []
@@ -381,7 +387,8 @@ def _describe_deviations(
             f"{task.label}: accuracies are predictions of a surrogate for {len(table):,} cells, "
             "not trainings."
         )
-    # Images that the experiment names itself are no deviation; recorded scores are of others.
+    # Images that the experiment chooses itself are no deviation. Recorded scores were measured on
+    # the images of another run.
     if task.data is None and not config.only_recorded and not _is_name_of(data, dataset):
         outputs = ""
         if data_task.num_classes != truth.task.num_classes:

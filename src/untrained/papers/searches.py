@@ -4,8 +4,8 @@
     outcomes = run_searches(config, plans, "NASI, 4T")
 
 Finished searches are read from their folders, and unfinished ones are resumed. A strategy that logs
-its steps continues at the step where it was interrupted. `--workers` searches run at a time, each
-in a process that ends when this one ends.
+its steps continues at the step where it was interrupted. With `--workers N`, N searches run at the
+same time, each in a process that ends when this one ends.
 """
 
 import json
@@ -29,6 +29,7 @@ from untrained.workflows.search import run_search
 from untrained.workflows.search_stages import SUPERNET_STAGE
 
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # several searches share the cores
+# How a run that need not be resumed has ended: its budget is spent, or its space is exhausted.
 _FINISHED = ("budget", "exhausted")
 
 
@@ -36,7 +37,8 @@ _FINISHED = ("budget", "exhausted")
 class SearchPlan:
     """Arguments of one search.
 
-    The proxy matters only if the strategy proposes several architectures.
+    The arguments are those of `untrained search`. The proxy matters only if the strategy proposes
+    several architectures.
     """
 
     space: str
@@ -51,14 +53,14 @@ class SearchPlan:
     def get_folder(self, config: ExperimentConfig) -> Path:
         """Return the run folder of the search.
 
-        Its name does not contain the directory of a data file, since files move.
+        Its name contains only the name of a data file, not its directory, since files are moved.
         """
         data_name = self.data.rpartition("/")[2]
-        words = [self.space, self.proxy, self.strategy, data_name, f"seed{self.seed}"]
-        for word in (self.max_params, self.max_flops, config.compute.device):
-            if word:
-                words.append(word)
-        return config.folder / "searches" / make_file_name(*words)
+        name_parts = [self.space, self.proxy, self.strategy, data_name, f"seed{self.seed}"]
+        for part in (self.max_params, self.max_flops, config.compute.device):
+            if part:
+                name_parts.append(part)
+        return config.folder / "searches" / make_file_name(*name_parts)
 
     def to_search_config(self, config: ExperimentConfig) -> SearchConfig:
         """Return the config of the search, which runs on one worker."""
@@ -117,7 +119,7 @@ def run_searches(
         One outcome per plan, in the same order.
 
     Raises:
-        Interrupted: If Ctrl-C stopped a search.
+        Interrupted: Ctrl-C stopped a search.
     """
     # Equal plans are run once, and the outcome is read for each of them.
     unfinished = [
@@ -132,9 +134,10 @@ def run_searches(
 
     report_progress(0)
     configs = [plan.to_search_config(config) for plan in unfinished]
-    runs = _run_in_subprocesses(configs, workers)
     if workers == 1:
         runs = _run_in_this_process(configs, config, stage)
+    else:
+        runs = _run_in_subprocesses(configs, workers)
     for finished, _ in enumerate(runs, 1):
         report_progress(finished)
     outcomes = []
@@ -196,7 +199,7 @@ def _run_in_this_process(
 def _make_step_reporter(
     on_progress: ProgressCallback | None, stage: str, index: int, count: int
 ) -> ProgressCallback | None:
-    """Return a callback that reports the steps of one search as a part of those of all searches."""
+    """Return a callback that adds the steps of one search to the progress of all searches."""
     if on_progress is None:
         return None
 

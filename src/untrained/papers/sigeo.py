@@ -37,7 +37,7 @@ zico        0.63  0.46   0.74  0.54   0.78  0.58   0.79  0.60   0.50  0.35
 sigeo       0.63  0.46   0.78  0.58   0.82  0.62   0.80  0.61   0.50  0.35
 """)
 
-# The proxies of rows that are not named after them.
+# Proxies whose name differs from that of their row.
 PROXIES = {"zico": "zico(samples=256)"}
 VARIANTS = {
     "sigeo frozen": "sigeo(variant=frozen)",
@@ -68,7 +68,7 @@ def table_2(config: ExperimentConfig) -> Findings:
         rows,
         ("Spearman", "Kendall"),
         differences=[("sigeo", "zico"), *((label, "zico") for label in VARIANTS)],
-        ranked=("sigeo", "zico"),
+        rank_labels=("sigeo", "zico"),
     )
     deviations = (
         *findings.deviations,

@@ -17,7 +17,7 @@ from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import limit_samples
 from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import make_mean_line, parse_table
-from untrained.reports.confirmation_result import SEARCHED, DesignResult
+from untrained.reports.confirmation_result import BEST_OF_SEARCH, DesignResult
 from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.spaces import load_space
@@ -31,7 +31,7 @@ TABLES = {
     "frappe": "frappe_val_test.csv.gz",
 }
 SPACES = ("nasrec_small", "nasrec_full")
-WARM_UP = "1%"  # the share of the rows on which a supernet is trained before the search
+WARM_UP = "1%"  # share of the training rows on which a supernet is trained before the search
 # Four batches of 512 rows, as in the authors' code. The weights after a warm-up are 1, 1, 1.
 SIGEO = "sigeo(preset=recommendation,samples=2048)"
 ZICO = "zico(batches=4,samples=2048)"
@@ -57,7 +57,8 @@ WARM_UP_NOTE = (
 )
 RECIPE_NOTE = f"All networks are trained with the recipe {RECIPE.name}. {RECIPE.differences}"
 
-# log loss on Criteo and Avazu, from Table 5 whose numbers the figure shows
+# log loss on Criteo and Avazu by SPACE/PROXY/WARM_UP, with the warm-up in per cent; the numbers of
+# the figure are in Table 5
 FIGURE_3 = parse_table("""
 nasrec_small/zico/0   0.4408 0.3770
 nasrec_full/zico/0    0.4404 0.3772
@@ -68,9 +69,9 @@ nasrec_full/zico/1    0.4403 0.3762
 nasrec_small/sigeo/1  0.4396 0.3741
 nasrec_full/sigeo/1   0.4397 0.3754
 """)
-FIGURE_3_TABLES = ("criteo", "avazu")  # of its columns
+FIGURE_3_TABLES = ("criteo", "avazu")  # the columns of `FIGURE_3`
 
-# log loss and AUC of Criteo, then of Avazu; `SPACE@WARM_UP` is SiGeo's
+# log loss and AUC on Criteo, then on Avazu; rows `SPACE@WARM_UP` are those of SiGeo
 TABLE_5 = parse_table("""
 dlrm             0.4436 0.8085  0.3814 0.7766
 autoint          0.4427 0.8090  0.3813 0.7772
@@ -103,10 +104,10 @@ def table_5(config: ExperimentConfig) -> Findings:
         for space in SPACES:
             # Hand-designed networks do not depend on the space, so they are trained once.
             designs: Sequence[str] | None = () if reference_lines else None
-            winner, *others = search_and_train(config, table, space, designs)
-            lines += make_entry_lines(table, space, winner)
-            for entry in others:
-                reference_lines += make_entry_lines(table, space, entry)
+            winner, *hand_designed = search_and_train(config, table, space, designs)
+            lines += make_design_lines(table, space, winner)
+            for design in hand_designed:
+                reference_lines += make_design_lines(table, space, design)
         lines += reference_lines
     deviations = (
         SAMPLES_NOTE,
@@ -193,11 +194,13 @@ def figure_3(config: ExperimentConfig) -> Findings:
             curves = []
             for label, proxy, warm_up in FIGURE_3_SEARCHES:
                 loss, seconds = _find_winner_loss(config, table, space, label, proxy, warm_up)
-                row = f"{space.partition('(')[0]}/{label.partition(' ')[0]}/{1 if warm_up else 0}"
+                space_name = space.partition("(")[0]
+                proxy_name = label.partition(" ")[0]
+                warm_up_percent = 1 if warm_up else 0
+                published = FIGURE_3[f"{space_name}/{proxy_name}/{warm_up_percent}"]
                 what = f"{table}, {space}, {label}"
-                number = FIGURE_3[row][column]
                 cost_note = f"scoring took {seconds:.0f} s" if seconds else "no training finished"
-                lines.append(TableLine(what, number, loss, note=cost_note))
+                lines.append(TableLine(what, published[column], loss, note=cost_note))
                 if loss is not None:
                     curves.append(Curve(label, (seconds,), (loss,)))
             title = f"{table}, {space}"
@@ -221,19 +224,23 @@ def figure_3(config: ExperimentConfig) -> Findings:
 def _find_winner_loss(
     config: ExperimentConfig, table: str, space: str, label: str, proxy: str, warm_up: str
 ) -> tuple[float | None, float]:
-    """Search, train the best, and return the test log loss of the winner and the search time."""
+    """Search, train the best architectures, and evaluate the winner on the test rows.
+
+    Returns:
+        The log loss of the winner, None if no training finished, and the seconds of scoring.
+    """
     result = _run_search(config, table, space, proxy, label.replace(" ", "-"), warm_up)
     trials = _make_trials(config, table, space, result.run.folder)
     metrics = trials.train_candidates(_list_best_archs(result))
     if not metrics:
         return None, 0.0
     winner = min(metrics, key=lambda arch: metrics[arch]["loss"])
-    (tested,) = trials.compare_with_designs(winner, ())
-    # Unlike the time by the clock, this one is the same when a finished search is read again.
+    (winner_result,) = trials.compare_with_designs(winner, ())
+    # Unlike the wall-clock time, this sum is the same if a finished search is only read.
     seconds = 0.0
     for record in result.records:
         seconds += record.build_seconds + record.transfer_seconds + record.measure_seconds
-    return tested.loss, seconds
+    return winner_result.loss, seconds
 
 
 def _train_best(config: ExperimentConfig, name: str, proxy: str) -> TrainedGroup:
@@ -268,7 +275,7 @@ def search_and_train(
     trials = _make_trials(config, table, space, result.run.folder)
     metrics = trials.train_candidates(_list_best_archs(result))
     if not metrics:
-        return (DesignResult(SEARCHED, error="no training finished"),)
+        return (DesignResult(BEST_OF_SEARCH, error="no training finished"),)
     # The validation rows select the winner. Test rows are read only once, for the winner.
     winner = min(metrics, key=lambda arch: metrics[arch]["loss"])
     return trials.compare_with_designs(winner, designs)
@@ -328,7 +335,8 @@ def _find_table(config: ExperimentConfig, table: str) -> Path:
     path = find_data_root(config.data_root) / "ctr" / TABLES[table]
     if not path.is_file():
         raise UsageError(
-            f"there is no table {path}; put the log there, or name its folder with --data-root"
+            f"there is no table {path}; put the file there, or choose another data root with "
+            "--data-root"
         )
     return path
 
@@ -346,37 +354,37 @@ def _describe_trial(config: ExperimentConfig) -> str:
     return f"This is a quick trial: networks see at most {config.batch} rows."
 
 
-def make_entry_lines(table: str, space: str, entry: DesignResult) -> list[TableLine]:
-    """Return two lines of a trained network: log loss and AUC on the test rows.
+def make_design_lines(table: str, space: str, design: DesignResult) -> list[TableLine]:
+    """Return two lines about a trained network: log loss and AUC on the test rows.
 
     Args:
         table: Name of the table.
         space: The space that was searched.
-        entry: The result of the winner of the search or of a hand-designed network.
+        design: The result of the winner of the search or of a hand-designed network.
     """
-    if entry.name == SEARCHED:
+    if design.name == BEST_OF_SEARCH:
         name = f"sigeo in {space}"
         published_row = f"{space.partition('(')[0]}@{WARM_UP}"
     else:
-        name = entry.name
-        published_row = entry.name
+        name = design.name
+        published_row = design.name
     # The paper has neither Frappe nor all of the hand-designed networks.
     published = dict(zip(_TABLE_5_COLUMNS, TABLE_5.get(published_row, ()), strict=False))
-    loss_note = entry.error
-    if not loss_note and entry.excess_loss is not None:
-        loss_note = f"{entry.excess_loss:+.4f} \u00b1 {entry.margin:.4f} compared with {space}"
+    loss_note = design.error
+    if not loss_note and design.excess_loss is not None:
+        loss_note = f"{design.excess_loss:+.4f} \u00b1 {design.margin:.4f} compared with {space}"
     return [
         TableLine(
             f"{table}, {name}, log loss",
             published.get((table, "log loss")),
-            entry.loss,
+            design.loss,
             note=loss_note,
             better="lower",
         ),
         TableLine(
             f"{table}, {name}, AUC",
             published.get((table, "AUC")),
-            entry.quality,
-            note=entry.error,
+            design.quality,
+            note=design.error,
         ),
     ]

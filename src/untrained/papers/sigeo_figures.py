@@ -1,7 +1,7 @@
 """SiGeo (Zhou et al., arXiv:2311.13169), Figures 2, 5, 6 and 7: gradients during training.
 
 The paper shows scatter plots for two-layer networks and gives no numbers. The docstrings of the
-experiments state its claims, and we compute rank correlations.
+experiments state what it claims, and we compute rank correlations.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.sigeo import PAPER
 from untrained.papers.sigeo_trainings import (
     BATCH,
-    END,
+    FINAL_LEVEL,
     FINAL_LOSSES,
     LEVELS,
     SETTINGS,
@@ -117,7 +117,7 @@ def _correlate_losses(
 
     Args:
         config: Number of networks and seeds, folder, device.
-        levels: When statistics are computed, in per cent of an epoch.
+        levels: The times at which statistics are computed, in per cent of an epoch.
         statistics: The statistics.
         final_losses: "train", "test" or both.
     """
@@ -127,7 +127,7 @@ def _correlate_losses(
     plots: list[Plot] = []
     for setting, networks in trained.items():
         for loss_name in final_losses:
-            losses = networks.scores[loss_name, END]
+            losses = networks.scores[loss_name, FINAL_LEVEL]
             for statistic in statistics:
                 name = NAMES[statistic]
                 curves = []
@@ -139,7 +139,7 @@ def _correlate_losses(
                     curves.append(make_points(f"{level} %", scores[0], losses[0]))
                 title = f"{setting}: {name} and {loss_name} loss"
                 plots.append(Plot(title, name, f"final {loss_name} loss", tuple(curves)))
-    # Data and widths are the same in all settings, so one of them describes the deviations.
+    # Data and widths are the same in all settings, so the deviations of one setting are enough.
     networks = trained[TEXT.name]
     width_count = len(networks.widths)
     widths_note = ""

@@ -19,7 +19,7 @@ from untrained.reports.reproduction_result import TableLine
 from untrained.workflows.search import SearchResult, search
 
 SPACE = "zen_resnet(max_layers=18)"
-LIMIT = "1M"
+MAX_PARAMS = "1M"
 POPULATION = 512
 PROXIES = {"sigeo": "sigeo", "zico": "zico(batches=4,samples=256)"}  # four batches of 64
 
@@ -59,8 +59,8 @@ def table_4(config: ExperimentConfig) -> Findings:
     deviations = (
         "The winners are not trained: the paper trains for 1,440 epochs, with AutoAugment and a "
         f"large network as teacher. A training without these two: {train_command}.",
-        f"Evolution scores {config.samples:,} networks of at most {LIMIT} parameters; the paper "
-        f"scores 480,000, with the same population of {POPULATION}.",
+        f"Evolution scores {config.samples:,} networks of at most {MAX_PARAMS} parameters; the "
+        f"paper scores 480,000, with the same population of {POPULATION}.",
         "Only the columns of SiGeo and ZiCo are reproduced; the paper takes the other six from "
         "ZenNAS.",
         f"Networks see {images_name}; one search is used for both data sets, because the space is "
@@ -81,7 +81,7 @@ def _run_search(config: ExperimentConfig, name: str, images: str) -> SearchResul
         budget=config.samples,
         data=images,
         also=limit_samples(PROXIES[other_name], config.batch),
-        limits={"params": LIMIT},
+        limits={"params": MAX_PARAMS},
         seeds=config.seeds,
         run=Path(config.folder, name),
         data_root=config.data_root,

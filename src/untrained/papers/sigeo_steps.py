@@ -47,8 +47,9 @@ def table_2_steps(config: ExperimentConfig) -> Findings:
         *sample.deviations,
         "Networks have 8 channels and one cell per stage instead of 16 and five; accuracies are "
         "those of the full networks. All see CIFAR-10.",
-        "ln FR alone is the second term of SiGeo. A step of 0 is frozen weights; the others are "
-        f"the rates of a gradient step between the four batches of 64 ({STEP:g} is the default).",
+        "ln FR alone is the second term of SiGeo. A step of 0 means frozen weights; other values "
+        f"are learning rates of a gradient step between the four batches of 64 ({STEP:g} is the "
+        "default).",
         "SiGeo is the sum of l1 = 1 times its first term and the weight times ln FR, without the "
         "loss; the paper has a weight of 1 without a warm-up. ZiCo has two batches of 128, SiGeo's "
         "first term four of 64.",

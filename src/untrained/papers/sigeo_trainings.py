@@ -44,7 +44,7 @@ from untrained.types import Arch, Batch, Failure, Record, ScoreRequest, Task
 
 BATCH = 128
 EPOCHS = 3
-STATISTIC_BATCHES = 4  # the batches that statistics are computed on
+STATISTIC_BATCHES = 4  # number of batches that statistics are computed on
 TENTH_OF_EPOCH = 48 / 468  # the paper's 10 % of an epoch are 48 of 468 batches
 # Mean and deviation of the red channel of CIFAR-10, which the paper uses for MNIST as well.
 MEAN = torch.tensor([0.4914])
@@ -52,10 +52,10 @@ STD = torch.tensor([0.2023])
 LEVELS = (0, 10, 40, 60, 80, 100)  # per cent of an epoch
 STATISTICS = ("fr", "loss", "gradient", "deviation")
 FINAL_LOSSES = ("train", "test")
-END = 100 * EPOCHS  # level of the final losses, in per cent of an epoch
+FINAL_LEVEL = 100 * EPOCHS  # level of the final losses, in per cent of an epoch
 # The results of one training: (name, per cent of an epoch).
 RESULTS = [(name, level) for level in LEVELS for name in STATISTICS]
-RESULTS += [(name, END) for name in FINAL_LOSSES]
+RESULTS += [(name, FINAL_LEVEL) for name in FINAL_LOSSES]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class TrainingSetting:
     Attributes:
         name: Name in the table.
         rate: Learning rate.
-        normalise: Whether images are normalised by the statistics above, or stay from 0 to 1.
+        normalise: Whether images are normalised by `MEAN` and `STD`, or have values from 0 to 1.
         relu_logits: Whether a ReLU follows the last layer.
     """
 
@@ -88,7 +88,7 @@ class TrainingStatistics:
 
     Attributes:
         scores: By name and per cent of an epoch, arrays (seeds, architectures), NaN where a
-            training diverged. The final losses are "train" and "test" at `END`.
+            training diverged. The final losses are "train" and "test" at `FINAL_LEVEL`.
         widths: Widths of the networks.
         deviations: Sentences that describe deviations from the paper.
     """
@@ -101,7 +101,7 @@ class TrainingStatistics:
 def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> TrainingStatistics:
     """Train networks of evenly spaced widths from 2, 4, ..., 48.
 
-    Trainings that are already in the folder of the experiment are read.
+    Trainings that are in the folder of the experiment already are read from there.
     """
     space = load_space("mlp").with_options(**SIGEO, relu_logits=setting.relu_logits)
     task, parts, deviations = _load_data(config, space.task)
@@ -145,7 +145,7 @@ def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> Traini
         )
     scores = {}
     for name, level in RESULTS:
-        measure = evaluator.name_measure(name, level)
+        measure = evaluator.make_measure(name, level)
         scores_by_seed, _ = collect_scores(result.records, measure, archs, seeds)
         scores[name, level] = np.array(scores_by_seed, dtype=np.float64)
     widths = tuple(int(arch["width1"]) for arch in archs)
@@ -166,12 +166,12 @@ class _TrainingEvaluator:
     device: str
     measured: int = 0
 
-    def name_measure(self, name: str, level: int) -> str:
-        """Return the key of a record; its architecture and data identify network and images."""
+    def make_measure(self, name: str, level: int) -> str:
+        """Return the measure of a result: its name, and the settings that its value depends on."""
         return f"{name}(after={level}%,batch={self.batch},rate={self.rate:g})@1"
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
-        # The fingerprint is part of the key, so other images are other records.
+        # The fingerprint is part of the key, so other images give other records.
         data = fingerprint_samples(self.parts)
         device = torch.device(self.device).type
         for arch in archs:
@@ -179,7 +179,7 @@ class _TrainingEvaluator:
             for seed in self.seeds:
                 requests = []
                 for name, level in RESULTS:
-                    measure = self.name_measure(name, level)
+                    measure = self.make_measure(name, level)
                     requests.append(
                         ScoreRequest(arch, measure, self.task, seed, data=data, device=device)
                     )
@@ -218,6 +218,7 @@ class _TrainingEvaluator:
         with random_state(derive_seed("weights", arch.space, arch, seed)):
             model = self.space.build(arch, self.task).to(self.device)
         part = self.parts[TRAIN]
+        # In a trial with smaller batches, a training has as many steps as with full batches.
         steps_per_epoch = len(part) // BATCH
         statistic_steps = []
         for level in LEVELS:
@@ -238,7 +239,7 @@ class _TrainingEvaluator:
                 if step in statistic_steps:
                     next_batches = batches[index : index + STATISTIC_BATCHES]
                     statistics = _compute_statistics(model, next_batches)
-                    # With few batches per epoch, several levels are the same step.
+                    # With few batches per epoch, several levels may fall on the same step.
                     values += statistic_steps.count(step) * statistics
                 loss = F.cross_entropy(model(batches[index].inputs), batches[index].targets)
                 # After a divergence all statistics would be NaN, so the whole training fails.

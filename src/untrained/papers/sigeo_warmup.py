@@ -3,7 +3,7 @@
 Its other experiments with a warm-up are about recommenders (Figures 3 and 4, Tables 1 and 5;
 `sigeo_ctr.py`).
 
-SiGeo is measured by its three terms, which give its score with any weights:
+The three terms of SiGeo are measured separately, so its score is known for any weights:
 
     SiGeo = l1 ratio + l2 norm + l3 loss        ratio = sum_l ln ||mu_l / sigma_l||_1
                                                 norm = ln FR, loss = -L_k
@@ -45,13 +45,14 @@ LEVELS = (0, 10, 20, 40)  # per cent of the training images
 TRAINING_IMAGES = 45_000  # of CIFAR-10, without the validation images
 BATCH = 128
 ZICO = "zico(samples=256)"  # two batches of 128, as in its authors' scripts
-STEP = 0.1  # between the batches of SiGeo
-FROZEN = 0.0  # a step of size 0 leaves the weights as they are
-STEPS = (FROZEN, 0.01, 0.03, STEP, 0.3)  # compared on the space of `ABLATION`
+STEP = 0.1  # learning rate of the steps between the batches of SiGeo
+FROZEN = 0.0  # with this learning rate the weights stay as they are
+STEPS = (FROZEN, 0.01, 0.03, STEP, 0.3)  # compared on `ABLATION_SPACE`
 FR_WEIGHTS = (1.0, 10.0, 50.0, 200.0)  # compared at every level
 TERMS = {"ratio": "l1=1,l2=0,l3=0", "norm": "l1=0,l2=1,l3=0", "loss": "l1=0,l2=0,l3=1"}
-ABLATION = "NB201-CF10"
-# Spaces with larger networks are measured on a part of `samples`.
+ABLATION_SPACE = "NB201"
+ABLATION_LABEL = "NB201-CF10"  # in descriptions of lines
+# By space: the task, and the share of `samples` that is scored, smaller for larger networks.
 TASKS = {
     "NB101": (BenchmarkTask("NB101-CF10", "nasbench101", "cifar10"), 0.2),
     "NB201": (BenchmarkTask("NB201-CF10", dataset="cifar10"), 1.0),
@@ -107,7 +108,7 @@ class SpaceScores:
             weights = PRESETS["vision" if level else "zero-shot"]
         score = np.zeros_like(self.zico[level])
         for weight, term in zip(weights, TERMS, strict=True):
-            # 0 times a missing term is missing too, which is not meant.
+            # A term with weight 0 is skipped, since 0 times a missing value would be missing.
             if weight:
                 score = score + weight * self.terms[level, step, term]
         return score
@@ -143,7 +144,7 @@ def measure_space(
     sample = measure_sample(config, [*metrics.values(), ZICO], task)
     names = []
     for level in LEVELS[1:]:
-        # All metrics of a level follow each other, because they share its gradients.
+        # The metrics of one level are scored one after the other, because they share gradients.
         names += [_make_call(level, metric) for metric in (*metrics.values(), ZICO)]
     warmed_up = measure_archs(
         config,
@@ -167,14 +168,13 @@ def measure_space(
 
 
 def make_warm_up_levels(space: str, source: DataSource, batch: int | None) -> WarmUpLevels:
-    """Return the warm-up that passes all levels."""
+    """Return a warm-up to the highest level, which keeps the weights at every level."""
     images = len(source.parts[TRAIN])
-    steps = {}
+    warm_ups = {}
     for level in LEVELS[1:]:
-        warm_up = WarmUp.parse(format_warm_up(level, images, batch), source)
-        steps[level] = warm_up.steps
-    # The last one is that of the highest level.
-    candidate = warm_up.prepare_weights(load_space(space), seed=0, device="cpu")
+        warm_ups[level] = WarmUp.parse(format_warm_up(level, images, batch), source)
+    steps = {level: warm_up.steps for level, warm_up in warm_ups.items()}
+    candidate = warm_ups[max(LEVELS)].prepare_weights(load_space(space), seed=0, device="cpu")
     assert isinstance(candidate, CandidateWarmUp)
     return WarmUpLevels(candidate, steps)
 
@@ -189,7 +189,7 @@ def make_warm_up_levels(space: str, source: DataSource, batch: int | None) -> Wa
 )
 def table_3(config: ExperimentConfig) -> Findings:
     """Table 3: Spearman and Kendall correlation with test accuracy after every candidate was
-    trained on 0, 10, 20 and 40 % of the data: that of SiGeo grows, that of ZiCo hardly."""
+    trained on 0, 10, 20 and 40 % of the data: that of SiGeo grows, that of ZiCo hardly changes."""
     images = _count_images(config)
     lines: list[TableLine] = []
     deviations: list[str] = []
@@ -197,14 +197,14 @@ def table_3(config: ExperimentConfig) -> Findings:
     for name, (task, share) in TASKS.items():
         # A correlation needs at least three architectures.
         samples = max(3, round(share * config.samples))
-        step_sizes = STEPS if task.label == ABLATION else (FROZEN, STEP)
+        step_sizes = STEPS if name == ABLATION_SPACE else (FROZEN, STEP)
         scores[name] = measure_space(replace(config, samples=samples), task, step_sizes)
         deviations += scores[name].sample.deviations
     for column, (label, space, dataset) in enumerate(COLUMNS):
         accuracies = _read_accuracies(scores[space].sample, space, dataset)
         lines += _make_column_lines(label, column, scores[space], accuracies)
-    lines += _make_term_lines(scores[ABLATION.partition("-")[0]])
-    lines += _make_ablation_lines(scores[ABLATION.partition("-")[0]])
+    lines += _make_term_lines(scores[ABLATION_SPACE])
+    lines += _make_ablation_lines(scores[ABLATION_SPACE])
     deviations += [
         describe_levels(images),
         "The warm-up is one pass of SGD (Nesterov 0.9, rate 0.1, decay 5e-4, gradients clipped at "
@@ -257,12 +257,12 @@ def _make_column_lines(
         what = f"{label}, sigeo minus zico, {level} %, Spearman"
         lines.append(make_gain_line(what, spearman, sigeo_at_level, scores.zico[level], accuracies))
         if level:
-            for method, now, before in (
+            for method, after, before in (
                 ("sigeo", sigeo_at_level, scores.compute_sigeo(0)),
                 ("zico", scores.zico[level], scores.zico[0]),
             ):
                 what = f"{label}, {method}, {level} %, Spearman, gain over no warm-up"
-                lines.append(make_gain_line(what, spearman, now, before, accuracies))
+                lines.append(make_gain_line(what, spearman, after, before, accuracies))
     return lines
 
 
@@ -273,7 +273,7 @@ def _make_term_lines(scores: SpaceScores) -> list[TableLine]:
         kind = "moving" if step else "frozen"
         for term in TERMS:
             for level in LEVELS:
-                what = f"{ABLATION}, {term} alone, {kind}, {level} %, Spearman"
+                what = f"{ABLATION_LABEL}, {term} alone, {kind}, {level} %, Spearman"
                 values = scores.terms[level, step, term]
                 lines.append(
                     make_correlation_line(what, None, spearman, values, scores.sample.accuracies)
@@ -289,7 +289,7 @@ def _make_ablation_lines(scores: SpaceScores) -> list[TableLine]:
         for step in scores.step_sizes:
             for fr_weight in FR_WEIGHTS:
                 values = scores.compute_sigeo(level, step, (1.0, fr_weight, loss_weight))
-                what = f"{ABLATION}, step {step:g}, weight {fr_weight:g}, {level} %, Spearman"
+                what = f"{ABLATION_LABEL}, step {step:g}, weight {fr_weight:g}, {level} %, Spearman"
                 lines.append(
                     make_correlation_line(what, None, spearman, values, scores.sample.accuracies)
                 )
@@ -309,7 +309,7 @@ def _has_enough_images(images: int) -> bool:
 
 
 def describe_levels(images: int) -> str:
-    """Return a sentence about the meaning of levels if CIFAR-10 is not complete."""
+    """Describe what levels are shares of; empty if all training images of CIFAR-10 are there."""
     if images == TRAINING_IMAGES:
         return ""
     if _has_enough_images(images):
@@ -334,6 +334,6 @@ def format_warm_up(level: int, images: int, batch: int | None) -> str:
     """
     size = min(BATCH, batch or BATCH)
     # With fewer images the share is larger, so that the number of steps is the paper's.
-    whole = TRAINING_IMAGES if _has_enough_images(images) else images
-    share = level * whole / images * size / BATCH
+    base_images = TRAINING_IMAGES if _has_enough_images(images) else images
+    share = level * base_images / images * size / BATCH
     return f"{share:g}%(paths=each,batch={size})"

@@ -1,4 +1,4 @@
-"""The time that an experiment took, with all attempts that were interrupted."""
+"""The duration of an experiment, including attempts that were interrupted."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -12,10 +12,10 @@ SECONDS_BETWEEN_WRITES = 5.0
 
 
 class Stopwatch:
-    """Measures the duration of an experiment and keeps it in its folder.
+    """Measures the duration of an experiment and saves it in the folder of the experiment.
 
     Args:
-        folder: Folder of the experiment. An earlier attempt has left its duration there.
+        folder: Folder of the experiment. The duration of earlier attempts is read from it.
         on_progress: Called with every progress event.
     """
 
@@ -24,7 +24,7 @@ class Stopwatch:
         self._on_progress = on_progress
         self._start = perf_counter()
         self._earlier = 0.0
-        self._written = self._start
+        self._last_write = self._start
         with suppress(OSError, ValueError):
             self._earlier = float(self._path.read_text(encoding="utf-8"))
 
@@ -34,14 +34,17 @@ class Stopwatch:
         return self._earlier + perf_counter() - self._start
 
     def report_progress(self, progress: Progress) -> None:
-        """Keep the duration from time to time, since a killed process cannot do it at its end."""
-        if perf_counter() - self._written >= SECONDS_BETWEEN_WRITES:
+        """Forward a progress event, and save the duration from time to time.
+
+        A process that is killed cannot save the duration at its end.
+        """
+        if perf_counter() - self._last_write >= SECONDS_BETWEEN_WRITES:
             self.write()
         if self._on_progress is not None:
             self._on_progress(progress)
 
     def write(self) -> None:
         """Write the duration so far."""
-        self._written = perf_counter()
+        self._last_write = perf_counter()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self._path, f"{self.seconds:.1f}\n")

@@ -43,7 +43,7 @@ def make_correlation_line(
         published: The number in the paper.
         statistic: The correlation.
         x: Scores of shape (seeds, architectures), or (1, architectures) if they hold for all seeds.
-        y: The same.
+        y: Scores or accuracies of one of these shapes.
         note: A remark.
 
     Returns:
@@ -66,15 +66,15 @@ def make_correlation_line(
 
 
 def make_gain_line(
-    what: str, statistic: Statistic, x: Scores, before: Scores, y: Scores
+    what: str, statistic: Statistic, new: Scores, old: Scores, y: Scores
 ) -> TableLine:
-    """Compute by how much a statistic of `x` and `y` exceeds that of `before` and `y`.
+    """Compute by how much a statistic of `new` and `y` exceeds that of `old` and `y`.
 
     Only architectures that have both scores are used. The number is the mean over seeds. The
     interval is a paired bootstrap interval: every resample uses the same architectures for both.
     """
     gains = []
-    for new_scores, old_scores in zip(x, before, strict=True):
+    for new_scores, old_scores in zip(new, old, strict=True):
         gain = _compute_gain(statistic, new_scores, old_scores, y[0])
         if gain is not None:
             gains.append(gain)
@@ -110,9 +110,9 @@ def _compute_gain(
 def make_mean_line(what: str, published: float | None, scores: Scores, note: str = "") -> TableLine:
     """Average over the architectures that have a score on every seed.
 
-    The interval is 1.96 standard errors to either side.
+    The interval is the mean plus and minus 1.96 standard errors.
     """
-    # An architecture that fails on one seed would change the mean over seeds.
+    # Otherwise every seed would average over other architectures.
     complete = scores[:, np.isfinite(scores).all(0)]
     seeds, archs = complete.shape
     if archs == 0:
@@ -121,26 +121,26 @@ def make_mean_line(what: str, published: float | None, scores: Scores, note: str
     if archs == 1:
         return TableLine(what, published, mean, note=note)
     # The interval is over architectures, so seeds are averaged first.
-    error = 1.96 * float(complete.mean(0).std(ddof=1)) / sqrt(archs)
+    half_width = 1.96 * float(complete.mean(0).std(ddof=1)) / sqrt(archs)
     spread = None
     if seeds > 1:
         spread = float(complete.mean(1).std(ddof=1))
-    return TableLine(what, published, mean, mean - error, mean + error, spread, note)
+    return TableLine(what, published, mean, mean - half_width, mean + half_width, spread, note)
 
 
 def make_seeds_line(
     what: str, published: float | None, values: Scores, note: str = "", missing_note: str = ""
 ) -> TableLine:
-    """Average over seeds or searches, with the interval of the mean and the standard deviation.
+    """Average over seeds or searches, with the 95 % interval and the standard deviation.
 
-    The interval is one of 95 %. Missing values do not count.
+    Missing values are left out.
 
     Args:
         what: Description of the number.
         published: The number in the paper.
         values: One value per seed or search, NaN where there is none.
         note: A remark.
-        missing_note: The remark if there is no value at all.
+        missing_note: Replaces the remark if there is no value at all.
     """
     finite = values[np.isfinite(values)]
     if len(finite) == 0:
@@ -207,7 +207,7 @@ def make_correlation_table(
     rows: Sequence[CorrelationRow],
     statistics: Sequence[str] = ("Spearman",),
     differences: Sequence[tuple[str, str]] = (),
-    ranked: Sequence[str] = (),
+    rank_labels: Sequence[str] = (),
 ) -> Findings:
     """Correlate every row with the accuracies of every task.
 
@@ -218,9 +218,10 @@ def make_correlation_table(
         statistics: Names of the correlations.
         differences: Pairs of labels of rows; a line shows by how much the first correlation exceeds
             the second one, by the first statistic.
-        ranked: Labels of rows whose place among all rows is shown, by the first statistic.
+        rank_labels: Labels of rows; a line shows the rank of each among all rows, by the first
+            statistic.
     """
-    names: dict[str, None] = {}  # keeps the order, each proxy once
+    names: dict[str, None] = {}  # a dict keeps the order and has each proxy once
     for row in rows:
         names.update(dict.fromkeys(row.proxies))
     lines: list[TableLine] = []
@@ -229,10 +230,10 @@ def make_correlation_table(
         # All rows of a task are measured together: networks are built once.
         sample = measure_sample(config, list(names), task)
         deviations += sample.deviations
-        recorded_rows = [row for row in rows if sample.are_recorded(*row.proxies)]
+        rows_with_scores = [row for row in rows if sample.have_scores(*row.proxies)]
         for row in rows:
-            # The paper's rows are shown without a value, but variants of them are left out.
-            if row.alternative and row not in recorded_rows:
+            # Without scores, rows of the paper are shown without a value; variants are left out.
+            if row.alternative and row not in rows_with_scores:
                 continue
             for index, name in enumerate(statistics):
                 what = f"{task.label}, {row.label}"
@@ -251,12 +252,12 @@ def make_correlation_table(
                     what, number, statistic, scores, sample.accuracies, note
                 )
                 lines.append(replace(line, alternative=row.alternative))
-        labels = {row.label for row in recorded_rows}
+        labels = {row.label for row in rows_with_scores}
         pairs = [pair for pair in differences if labels.issuperset(pair)]
         lines += _make_difference_lines(task, sample, rows, pairs, statistics[0])
-        # A place among all rows needs all rows.
-        if all(row in recorded_rows for row in rows if not row.alternative):
-            lines += _make_rank_lines(task, sample, rows, ranked, column, statistics)
+        # A rank among all rows is only known if all rows have scores.
+        if all(row in rows_with_scores for row in rows if not row.alternative):
+            lines += _make_rank_lines(task, sample, rows, rank_labels, column, statistics)
     return Findings(tuple(lines), tuple(deviations))
 
 
@@ -286,13 +287,13 @@ def _make_rank_lines(
     task: BenchmarkTask,
     sample: Sample,
     rows: Sequence[CorrelationRow],
-    ranked: Sequence[str],
+    rank_labels: Sequence[str],
     column: int,
     statistics: Sequence[str],
 ) -> list[TableLine]:
-    """Return the place of rows among all rows that are no variants; 1 is the best correlation.
+    """Return the rank of rows among all rows that are not variants; 1 is the best correlation.
 
-    Equal correlations share the better place.
+    Equal correlations share the better rank.
     """
     candidates = [row for row in rows if not row.alternative]
     published = {}
@@ -303,17 +304,17 @@ def _make_rank_lines(
         line = make_correlation_line("", None, STATISTICS[statistics[0]], scores, sample.accuracies)
         ours[row.label] = line.ours
     lines = []
-    for label in ranked:
+    for label in rank_labels:
         what = f"{task.label}, place of {label} among {len(candidates)}"
-        published_place = find_place(published, label)
-        line = TableLine(what, published_place, find_place(ours, label), better="lower")
-        # A place follows from the correlations, which are counted already.
+        published_rank = find_rank(published, label)
+        line = TableLine(what, published_rank, find_rank(ours, label), better="lower")
+        # A rank follows from the correlations, which are counted already.
         lines.append(replace(line, alternative=True))
     return lines
 
 
-def find_place(values: Mapping[str, float | None], label: str) -> float | None:
-    """Return the place of a value among all values, 1 for the largest; None if it is missing."""
+def find_rank(values: Mapping[str, float | None], label: str) -> float | None:
+    """Return the rank of a value among all values, 1 for the largest; None if it is missing."""
     value = values[label]
     if value is None:
         return None
@@ -323,8 +324,8 @@ def find_place(values: Mapping[str, float | None], label: str) -> float | None:
 def describe_published_scores(sample: Sample, proxy: str, statistic: Statistic) -> str:
     """Return the correlation of published scores of a proxy, if the table contains such scores.
 
-    They were measured with other code and other batches. If our correlation is surprising, they
-    show whether the table or our implementation is the reason.
+    Published scores were measured with other code on other batches. If our correlation is
+    surprising, they show whether the table or our implementation is the reason.
 
     Returns:
         A remark such as "published scores 0.57 (n = 4,096)"; empty without such scores.
@@ -345,14 +346,14 @@ def describe_published_scores(sample: Sample, proxy: str, statistic: Statistic) 
     value = statistic(x, y)
     if value is None:
         return ""
-    # The sign is that of the correlation when higher is better for both.
+    # The sign is that of the correlation if both are oriented so that higher is better.
     if most_complete.higher_is_better != metric.higher_is_better:
         value = -value
     return f"published scores {value:.2f} (n = {len(x):,})"
 
 
 def parse_table(text: str) -> PublishedTable:
-    """Parse a table of text: a line is a name and its numbers, and `-` is a missing number."""
+    """Parse a table whose lines have a name and numbers, in which `-` is a missing number."""
     table: PublishedTable = {}
     for line in text.strip().splitlines():
         name, *words = line.split()

@@ -59,7 +59,7 @@ class MeasuredSpace(ConstrainedSpace):
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """A sample of a table in which strategies search: a space, proxy scores and accuracies."""
+    """A sample of a table that strategies can search: a space, proxy scores and accuracies."""
 
     sample: Sample
 
@@ -144,13 +144,14 @@ def _score_nothing(archs: Sequence[Arch]) -> Generator[list[Record]]:
 def list_incumbents(fitness: Fitness, records: Sequence[Record]) -> list[Arch]:
     """Return the best architecture so far, after every evaluated architecture.
 
-    The list starts with the first architecture that has a value. Of equal ones, the first is best.
+    The list starts with the first architecture that has a value, so it may be shorter than the
+    number of architectures.
     """
     incumbents: list[Arch] = []
     best_value = -np.inf
     for arch, arch_records in group_by_arch(records).items():
         value = fitness(arch_records)
-        # Strictly greater: of equal architectures the first one stays.
+        # Strictly greater, so that the first of several equal architectures stays the best.
         if value is not None and (not incumbents or value > best_value):
             best_value = value
             incumbents.append(arch)

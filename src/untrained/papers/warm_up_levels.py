@@ -1,8 +1,8 @@
-"""Scores at several levels of one warm-up: a network is trained once, and measured on the way.
+"""Weights at several levels of one warm-up, so that a network is trained only once.
 
 The learning rate is constant, and the order of the batches does not depend on the length of the
-warm-up, so the weights after 10 % are those of a warm-up of 10 %. A network whose training diverges
-has no score at any level but 0.
+warm-up, so the weights after 10 % are those of a warm-up of 10 %. If a training diverges, the
+network has no score at any level but 0.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,18 +18,18 @@ from untrained.types import Arch
 
 Snapshot = Mapping[str, Tensor]  # a state dict
 
-# The weights of each trained network by level. They are read while it is scored.
+# The weights of each trained network by level, which are read when the network is scored.
 _SNAPSHOTS: "WeakKeyDictionary[nn.Module, dict[int, Snapshot]]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class WarmUpLevels:
-    """Weights of candidates that are trained one by one, with copies of them on the way.
+    """A warm-up of single candidates that keeps a copy of their weights at every level.
 
     Attributes:
         candidate: The warm-up of the highest level.
         steps: Number of steps of each level.
-        seconds: 0, because the time is in the records of the candidates.
+        seconds: 0, because the records of the candidates contain the time.
     """
 
     candidate: CandidateWarmUp
@@ -38,7 +38,7 @@ class WarmUpLevels:
 
     @property
     def init(self) -> str:
-        """Identity of the weights, which are those of the highest level."""
+        """Identity of the weights in the key of a record: that of the highest level."""
         return self.candidate.init
 
     def open(self, make_supernet: Callable[[], object], device: str) -> PrepareWeights:

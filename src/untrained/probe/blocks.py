@@ -21,7 +21,8 @@ from untrained.probe.layers import LAYERS
 
 _STACKS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 VersionedTensor = tuple[Tensor, int]  # a tensor and its version when it was recorded
-DrawSigns = Callable[[Tensor, int], Tensor]  # (feature, its index) -> +-1 of its shape
+# Receives a feature and its index; returns random +-1 of the same shape.
+DrawSigns = Callable[[Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Blocks:
 
     Attributes:
         features: The input of the first block and the output of every block, (samples, ...).
-        passes: For each block (g_in, g_out): random +-1 at its output and their gradient at its
-            input, both as (positions, channels). None if the output of the block does not depend on
-            its input.
+        passes: For each block (g_in, g_out): a random gradient of +-1 at its output, and the
+            gradient at its input that follows from it, both as (positions, channels). None if the
+            output of the block does not depend on its input.
     """
 
     features: tuple[Tensor, ...]
@@ -124,7 +125,7 @@ def record_trunk(
     """
 
     def record(tensor: Tensor | None, whole: Any) -> Tensor | None:
-        """Record a tensor; return a copy to continue with, or None to continue with itself."""
+        """Record a tensor. Return a copy with which the network continues, or None for no copy."""
         if tensor is None:
             return None
         trunk.append((tensor, tensor._version))

@@ -75,7 +75,7 @@ class FeatureCapture:
                 return
             name, is_leaf = modules[module]
             if type(module) is nn.ReLU:
-                output = self._first_relu_output(inputs[0], output)
+                output = self._get_first_relu_output(inputs[0], output)
             self._collect(name, is_leaf, output)
 
         handle = register_module_forward_hook(collect)
@@ -84,11 +84,11 @@ class FeatureCapture:
         finally:
             handle.remove()
 
-    def _first_relu_output(self, source: Tensor, output: Tensor) -> Tensor:
+    def _get_first_relu_output(self, source: Tensor, output: Tensor) -> Tensor:
         """Return the output of the first ReLU that read `source`.
 
-        A node that feeds several branches often has a ReLU in each of them: equal features, which
-        count as one.
+        Where a value feeds several branches, each branch often starts with a ReLU. The outputs of
+        these ReLUs are equal and count as one feature.
         """
         if self._copies is not None:
             # In-place functions may change each output differently.
@@ -108,7 +108,10 @@ class FeatureCapture:
 
     @property
     def overwritten(self) -> bool:
-        """Whether an in-place function changed a collected tensor; then collect with copies."""
+        """Whether an in-place function changed a collected tensor.
+
+        The features must then be collected again, with copies.
+        """
         if self._copies is not None:
             return False
         return any(tensor._version for tensor, *_ in self._calls)
@@ -120,7 +123,7 @@ class FeatureCapture:
         for tensor, version, name, is_leaf in self._calls:
             if not (tensor.is_floating_point() and tensor.ndim):
                 continue
-            # A tensor that was overwritten in between is two features.
+            # A tensor that was overwritten between two calls counts as two features.
             key = (id(tensor), version)
             content = tensor if self._copies is None else self._copies[key]
             feature = features.setdefault(key, Feature(content, name))
@@ -143,18 +146,18 @@ def find_first_tensor(output: object) -> Tensor | None:
     return None
 
 
-def inverse_conditions(features: Sequence[Feature]) -> Tensor:
+def compute_inverse_conditions(features: Sequence[Feature]) -> Tensor:
     """Return sigma_min / sigma_max of each feature's matrix, float64 on the CPU.
 
     It is 0 for a zero matrix.
     """
-    conditions = condition_ratios(features)
+    conditions = compute_inverse_conditions_or_nan(features)
     if conditions.isnan().any():
         raise Unscorable("nan", "a feature map is not finite")
     return conditions
 
 
-def condition_ratios(features: Sequence[Feature]) -> Tensor:
+def compute_inverse_conditions_or_nan(features: Sequence[Feature]) -> Tensor:
     """Return sigma_min / sigma_max of each feature's matrix; NaN if it is not finite.
 
     The features may belong to several networks.
@@ -162,12 +165,13 @@ def condition_ratios(features: Sequence[Feature]) -> Tensor:
     extreme eigenvalues of the float64 Gram matrices (of the smaller side). Squaring loses half of
     the digits, which still leaves the ratio accurate to 1e-8.
     """
-    return map_by_shape([feature.matrix() for feature in features], _inverse_condition)
+    matrices = [feature.matrix() for feature in features]
+    return map_by_shape(matrices, _compute_inverse_conditions_of_stack)
 
 
-def stacked_condition_ratios(stacks: Sequence[Tensor]) -> Tensor:
-    """Return sigma_min / sigma_max of each matrix of some stacks, (k, m, n) each, in order."""
-    return _map_stacks_by_shape(stacks, _inverse_condition)
+def compute_stacked_inverse_conditions(stacks: Sequence[Tensor]) -> Tensor:
+    """Return sigma_min / sigma_max of each matrix in stacks of shape (k, m, n), in order."""
+    return _map_stacks_by_shape(stacks, _compute_inverse_conditions_of_stack)
 
 
 def as_matrices(samples: Tensor) -> Tensor:
@@ -212,7 +216,7 @@ def _map_stacks_by_shape(
     return numbers
 
 
-def _inverse_condition(X: Tensor) -> Tensor:
+def _compute_inverse_conditions_of_stack(X: Tensor) -> Tensor:
     """(k, m, n) -> (k,), square root of the ratio of the extreme eigenvalues of X X^T."""
     if X.shape[-2] > X.shape[-1]:
         X = X.mT

@@ -15,7 +15,7 @@ The statistics of batch norms are constants, so that a sample has a gradient of 
 `fixed` of `kernels.py`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from math import sqrt
 
 import torch
@@ -85,7 +85,7 @@ def compute_fisher(
         parameters: Parameters whose first entries are the weights.
         directions: What `compute_directions` returns.
         find_sample_axes: Called to learn where the axes of samples are.
-        record_sample: Runs the forward pass of one sample alone, by its place in the batch.
+        record_sample: Runs the forward pass of one sample alone, by its index in the batch.
     """
     axes = find_sample_axes()
     try:
@@ -94,10 +94,10 @@ def compute_fisher(
     except Unscorable as error:
         if error.kind != "unsupported":
             raise
-        # Batch norm couples the samples; without it, a sample can be differentiated alone, which
-        # is faster by the number of samples.
-        record = None if axes.coupled else record_sample
-        rows = _differentiate_sample_by_sample(graph, parameters, directions, record)
+        # Without batch norm, samples do not depend on each other, so each is differentiated in a
+        # graph of its own. A backward pass through it is faster by the number of samples.
+        record_alone = None if axes.has_batch_norm else record_sample
+        rows = _differentiate_sample_by_sample(graph, parameters, directions, record_alone)
     A = rows.double()  # (passes, samples, weights)
     F = torch.einsum("kia,kib->ab", A, A) / A.shape[1]
     return F.cpu()
@@ -110,13 +110,13 @@ def _differentiate_all_samples(
 ) -> Tensor:
     """Run one backward pass per direction, (passes, samples, weights)."""
     outputs = graph.outputs.flatten(1)
-    places = {name: place for place, name in enumerate(parameters)}
-    rows = directions.new_zeros(*directions.shape[:2], len(places))
+    columns = {name: column for column, name in enumerate(parameters)}
+    rows = directions.new_zeros(*directions.shape[:2], len(columns))
     for row, direction in zip(rows, directions, strict=True):
         # `row` is a default argument, because the variable changes in the next round of the loop.
         def add_gradients(use: ParameterUse, grad: Tensor, row: Tensor = row) -> None:
-            for name, g in _first_entry_gradients(use, grad, places).items():
-                row[:, places[name]] += g
+            for name, g in _compute_first_entry_gradients(use, grad, columns).items():
+                row[:, columns[name]] += g
 
         with torch.enable_grad():
             value = (outputs * direction).sum()
@@ -146,10 +146,10 @@ def _differentiate_sample_by_sample(
             with torch.enable_grad():
                 value = (output * direction[sample]).sum()
             gradients = sample_graph.gradients(value, tensors, fixed=True)
-            for place, gradient in enumerate(gradients):
+            for column, gradient in enumerate(gradients):
                 if gradient is not None:
                     dense = gradient.to_dense() if gradient.is_sparse else gradient
-                    row[sample, place] = dense.flatten()[0]
+                    row[sample, column] = dense.flatten()[0]
     return rows
 
 
@@ -159,26 +159,27 @@ def _select_sample(
     """Return a graph that contains the output of a sample, and that output, (outputs,)."""
     expected = graph.outputs.flatten(1)[sample]
     if record_sample is not None:
-        alone = record_sample(sample)
-        output = alone.outputs.flatten()
-        # A network may couple its samples by other functions than batch norm.
+        sample_graph = record_sample(sample)
+        output = sample_graph.outputs.flatten()
+        # Other functions than batch norm may couple samples too. The output then differs.
         tolerance = 1e-3 * float(expected.detach().abs().max())
         if torch.allclose(output, expected, rtol=0, atol=tolerance):
-            return alone, output
+            return sample_graph, output
     return graph, expected
 
 
-def _first_entry_gradients(
+def _compute_first_entry_gradients(
     use: ParameterUse,
     grad: Tensor,
-    places: Mapping[str, int],
+    requested_names: Container[str],
 ) -> dict[str, Tensor]:
-    """Return the per-sample gradients, (samples,), of first entries by name of the parameter."""
+    """Return the per-sample gradients of first entries, (samples,), by name of the parameter."""
     constants = []
     names = []
     for name, constant in use.constants.values():
-        # A parameter may be used in pieces: its first entry is in the first of them.
-        if strip_piece(name) in places and "[" not in name.replace("[0]", ""):
+        # A parameter may be used in pieces, and only the first piece, `w[0]`, has the first entry.
+        is_first_piece = "[" not in name.replace("[0]", "")
+        if is_first_piece and strip_piece(name) in requested_names:
             constants.append(constant)
             names.append(strip_piece(name))
     if not names:

@@ -139,9 +139,9 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def count_operations() -> Iterator[FlopCounter]:
-    """Count the operations of a block, without gradients and without fused attention.
+    """Count the operations that the body of the `with` statement calls.
 
-    Fused attention has no formula on a CPU.
+    Gradients are off, and so is fused attention, which has no formula on a CPU.
     """
     fused_attention = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -167,9 +167,8 @@ def find_uncounted(operations: Iterable[Operation]) -> list[str]:
 def _count_lstm_layer(args: Args, out: object) -> int:
     """Count one layer of an LSTM in one direction on a CPU.
 
-    The call is `mkldnn_rnn_layer(input, W_ih, W_hh, ...)`.
-
-    Every step of every sequence multiplies its input by W_ih and its hidden state by W_hh.
+    The call is `mkldnn_rnn_layer(input, W_ih, W_hh, ...)`. Every step of every sequence multiplies
+    its input by W_ih and its hidden state by W_hh.
     """
     inputs = args[0]
     return 2 * _count_steps(inputs) * _count_matrix_entries(args[1:5])

@@ -1,7 +1,8 @@
 """Derivatives of one scalar of a network.
 
-These are the gradient of the loss, its curvature along the weights, the gradient of the summed
-outputs by the input, and the flow through a network made positive. Each takes one backward pass.
+These are the gradient of the loss, the Hessian of the loss times the weights, the gradient of the
+summed outputs with respect to the input, and the flow through a network made positive (SynFlow).
+Each takes one backward pass; the Hessian takes two.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -91,7 +92,7 @@ def run_loss_pass(
     channels: list[ChannelSaliency] = []
 
     def collect_saliency(use: ParameterUse, gradient: Tensor) -> None:
-        """Multiply the output of a layer with its gradient as soon as that is available."""
+        """Multiply the output of a layer by its gradient as soon as the gradient is available."""
         if use.output is None:
             return
         _, weight, _ = _parse_layer_arguments(*use.args, **use.kwargs)
@@ -146,11 +147,12 @@ def differentiate_weight_products(
     targets: Tensor,
     loss: str,
 ) -> dict[str, Tensor]:
-    """Compute the gradient of W . dL/dW with respect to the weights W of layers: dL/dW + H W.
+    """Compute the gradient of P = W . dL/dW with respect to the weights W of layers: dL/dW + H W.
 
-    H is the Hessian of the loss. Where a layer computes a = W x, W . dL/dW equals a . dL/da, which
-    needs no gradient of a weight; elsewhere a is W itself. The product is not computed either: its
-    gradient is that of dL/da along a, plus that of a along dL/da.
+    H is the Hessian of the loss. For a layer a = W x, P is equal to a . dL/da, which is cheaper
+    because no gradient of a weight is computed. For a weight that is used in any other way, a
+    stands for W itself. P is not computed either: by the product rule, its gradient is the
+    vector-Jacobian product of dL/da with the vector a, plus that of a with the vector dL/da.
     """
     weights = {}
     for name, weight in find_layer_weights(model).items():
@@ -161,23 +163,23 @@ def differentiate_weight_products(
         value = LOSSES[loss](graph.outputs, targets)
     edges = [edge for _, edge in factors]
     gradients = graph.gradients(value, edges, create_graph=True)
-    sources: list[Tensor | GradientEdge] = []
-    directions: list[Tensor] = []
-    # A gradient that is linear in the weights has no derivative along a.
-    for (factor, _), gradient in zip(factors, gradients, strict=True):
+    functions: list[Tensor | GradientEdge] = []
+    vectors: list[Tensor] = []
+    # dL/da is a constant if the loss is linear in a; then it has no derivative.
+    for (a, _), gradient in zip(factors, gradients, strict=True):
         if gradient is not None and gradient.requires_grad:
-            sources.append(gradient)
-            directions.append(factor)
+            functions.append(gradient)
+            vectors.append(a)
     for (_, edge), gradient in zip(factors, gradients, strict=True):
         if gradient is not None:
-            sources.append(edge)
-            directions.append(gradient.detach())
-    if not sources:
+            functions.append(edge)
+            vectors.append(gradient.detach())
+    if not functions:
         raise Unscorable("disconnected", "the loss does not depend on any weight")
     results = torch.autograd.grad(
-        sources,  # type: ignore[arg-type]
+        functions,  # type: ignore[arg-type]
         list(weights.values()),
-        directions,
+        vectors,
         retain_graph=True,
         allow_unused=True,
         materialize_grads=True,
@@ -189,9 +191,10 @@ def _find_factors(
     graph: Graph,
     weights: Mapping[str, Tensor],
 ) -> Iterator[tuple[Tensor, GradientEdge]]:
-    """Yield a = W x of every layer and the autograd edge of its gradient.
+    """Yield the a of `differentiate_weight_products`, each with the autograd edge of its gradient.
 
-    A weight that is also used in another way is yielded itself.
+    This is a = W x for every layer whose weight is used by layers alone, and a = W for every other
+    weight.
     """
     weight_names = {use: _find_weight_name(use) for use, _ in graph.layer_edges}
     used_otherwise: set[str] = set()
@@ -208,9 +211,9 @@ def _find_factors(
 
 
 def _find_weight_name(use: ParameterUse) -> str | None:
-    """Return the parameter that a layer multiplies its input with.
+    """Return the name of the parameter by which a layer multiplies its input.
 
-    None if the weight or bias is computed, or if the input is a parameter.
+    None if the weight or the bias is computed from parameters, or if the input is a parameter.
     """
     input, weight, bias = _parse_layer_arguments(*use.args, **use.kwargs)
     if id(weight) not in use.constants or id(input) in use.constants:
@@ -242,7 +245,10 @@ def _parse_layer_arguments(
 
 
 def compute_jacobian(graph: Graph) -> Tensor:
-    """Differentiate the sum of all outputs by the inputs, (samples, entries of an input)."""
+    """Return the gradient of the summed outputs with respect to the inputs.
+
+    Its shape is (samples, entries of an input).
+    """
     with torch.enable_grad():
         total = graph.outputs.sum()
     (gradient,) = graph.gradients(total, [graph.inputs])

@@ -1,8 +1,8 @@
 """One forward pass on a batch, kept with its autograd graph.
 
-Loss gradients, gradients by the input, gradients through blocks and per-sample gradients are
-backward passes through one graph, so several of them share one forward pass. The pass also records
-how parameters are used and what the blocks of the trunk return.
+The gradients of the loss, gradients with respect to the input, gradients through blocks and
+per-sample gradients are all backward passes through this graph, so they share one forward pass. The
+pass also records how parameters are used and what the blocks of the trunk return.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from untrained.probe.jets import Args, Kwargs, TorchFunction, find_functions
 from untrained.probe.norms import NormBackwardSettings, apply_batch_norm
 from untrained.probe.tracking import ParameterTracker
 
-# torch may compute these by another kernel when no gradient, or a second one, is needed.
+# torch may choose another kernel for these when no gradient, or a second derivative, is needed.
 _FUSED = frozenset(
     find_functions("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu")
 )
@@ -80,12 +80,13 @@ class Graph:
         layer_edges: For each convolution and linear layer, its use and the autograd edge of its
             output.
         trunk: The input of the first block and the output of every block.
-        start_edges: Where the graph starts. A gradient that reaches all of these passes all uses.
+        start_edges: The edges at which the graph starts. A backward pass that ends at all of them
+            visits every use.
         settings: Settings of the current backward pass.
-        fused: Whether torch may compute a function by other kernels if no gradient, or a second
-            one, is needed.
-        sign_recorder: Signs of the inputs of nonlinearities; None if a pass without graph could
-            have other signs.
+        fused: Whether the network calls a function for which torch may choose another kernel when
+            no gradient, or a second derivative, is needed.
+        sign_recorder: Signs of the inputs of nonlinearities; None if a pass without a graph could
+            give other signs.
     """
 
     inputs: Tensor
@@ -118,13 +119,13 @@ class Graph:
 
         Args:
             value: The scalar to differentiate.
-            sources: Tensors or edges to differentiate by.
+            sources: Tensors or edges, with respect to which `value` is differentiated.
             fixed: Whether the statistics of batch norms are constants.
             create_graph: Whether the gradients can be differentiated again.
             on_gradient: Called with every use of parameters and the gradient of its result.
 
         Returns:
-            Gradients by `sources`; None where `value` does not depend on a source.
+            One gradient per source; None where `value` does not depend on it.
         """
         if not (value.requires_grad and sources):
             return (None,) * len(sources)
@@ -186,7 +187,7 @@ def record_graph(model: nn.Module, network: Network, inputs: Tensor) -> Graph:
 
 
 def record_codes(model: nn.Module, network: Network, inputs: Tensor) -> tuple[SignCode, ...]:
-    """Record sign codes in a pass without graph that calls the same functions as `record_graph`."""
+    """Record sign codes in a pass that keeps no graph but calls what `record_graph` calls."""
     sign_recorder = SignRecorder()
     with torch.no_grad(), _UseRecorder({}, False), sign_recorder.record(model):
         network(inputs)
@@ -286,7 +287,7 @@ def fill_gradients(
     gradients: Sequence[Tensor | None],
     parameters: Sequence[Tensor],
 ) -> list[Tensor]:
-    """Replace missing gradients by zeros and sparse ones by dense ones."""
+    """Replace missing gradients with zeros, and sparse gradients with dense ones."""
     filled = []
     for gradient, parameter in zip(gradients, parameters, strict=True):
         if gradient is None:
@@ -298,7 +299,7 @@ def fill_gradients(
 
 
 def is_differentiable(out: object) -> bool:
-    """Whether a function of a parameter computed something, and did not just read its shape."""
+    """Whether a result can be differentiated. The shape or device of a parameter cannot."""
     return any(x.grad_fn is not None for x in collect_tensors((out,)))
 
 

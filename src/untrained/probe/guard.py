@@ -6,8 +6,8 @@ The Probe runs models only inside `scoring_mode(model)`. There
 * batch norm uses the statistics of the current batch, the convention of all training-free work,
 * random generators are seeded,
 * float32 is computed as float32 also on a GPU,
-* inference mode of the caller is off, because its tensors have no version counters and torch may
-  use fused kernels in it.
+* inference mode is off, even if the caller has turned it on: its tensors have no version counters,
+  and torch may use fused kernels in it.
 
 Afterwards, parameters, buffers, gradients, modes, hooks and random states are as before.
 """

@@ -15,8 +15,8 @@ derivatives are computed by a *rule* (see `rules/`). There are four kinds of rul
     composed    written in terms of the others (softmax, attention) or derived by hand (norms)
 
 This costs as much as a forward pass of a batch of three, for all output coordinates at once. Nested
-forward mode (`torch.func.jvp` of `jvp`) would look simpler but is silently wrong through fused
-batch norm; a test pins that value.
+forward mode (`torch.func.jvp` of `jvp`) would look simpler, but it silently gives a wrong second
+derivative of fused batch norm. `tests/probe/test_jets.py` checks whether that is still so.
 
 A function without a rule raises `Unscorable("unsupported", name)`, so nothing is silently ignored.
 """

@@ -10,13 +10,13 @@ used several times (tied weights) waits until its uses are summed.
 
 Batch norm couples the samples of a batch, so "the gradient of sample i" has three readings:
 
-    cross   one backward pass of the summed outputs, split by the sample whose activations it passes
-            (HNAS's code): g_i also contains the influence of sample i on the others through the
-            statistics
-    fixed   the statistics of the batch are constants: exactly each sample's own gradient, still in
-            one backward pass
-    exact   each sample's own gradient, also through the statistics: one backward pass per sample
-            (TE-NAS's code)
+    cross   one backward pass of the summed outputs; g_i is the part of the gradient that flows
+            through the activations of sample i (HNAS's code). It also contains the influence of
+            sample i on the other outputs through the statistics
+    fixed   the gradient of the output of sample i, with the statistics of the batch as constants;
+            still one backward pass
+    exact   the gradient of the output of sample i, also through the statistics; one backward pass
+            per sample (TE-NAS's code)
 
 Without batch norm the three are equal. If a parameter is used by a function without a rule, the
 kernel is computed with one backward pass per sample where this gives the same result; otherwise the
@@ -42,7 +42,7 @@ from untrained.probe.graph import (
 )
 from untrained.probe.jets import Args, Kwargs, TorchFunction
 from untrained.probe.layer_products import LayerFactors, find_layer_factors
-from untrained.probe.sample_gradients import ALL, SAMPLE_RULES
+from untrained.probe.sample_gradients import ALL_ROWS, SAMPLE_RULES
 from untrained.probe.tracking import ParameterTracker, strip_piece
 
 Reading = Literal["cross", "fixed", "exact"]
@@ -52,7 +52,10 @@ Reading = Literal["cross", "fixed", "exact"]
 class KernelContents:
     """The quantities to compute from per-sample gradients.
 
-    Either the Gram matrix or only the norms are computed; signs and products cost extra.
+    Attributes:
+        gram: Compute the Gram matrix; otherwise only the norms.
+        signs: Also compute the agreement of signs, see `Kernel.agreement`.
+        products: Also compute the products with the parameters, see `Kernel.products`.
     """
 
     gram: bool = True
@@ -142,7 +145,7 @@ def compute_kernel(
     Args:
         graph: The forward pass.
         columns: The scalars, (samples, columns). Kernels of several columns are summed.
-        parameters: The parameters to differentiate by.
+        parameters: The parameters with respect to which the scalars are differentiated.
         find_sample_axes: Called if the axes of samples must be known.
         reading: See the docstring of this module.
         contents: The quantities to compute.
@@ -157,7 +160,7 @@ def compute_kernel(
                 raise
             # One backward pass per sample is the same only if no batch norm couples the samples, or
             # if its statistics are constants.
-            if reading == "cross" and find_sample_axes().coupled:
+            if reading == "cross" and find_sample_axes().has_batch_norm:
                 raise
     return _compute_sample_by_sample(graph, columns, parameters, contents, fixed)
 
@@ -188,14 +191,14 @@ class SampleAxes(ParameterTracker):
     Attributes:
         samples: Number of samples of the run.
         sample_first: One entry per use that has a rule, in call order.
-        coupled: Whether the network has a batch norm.
+        has_batch_norm: Whether the network calls a batch norm.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], samples: int) -> None:
         super().__init__(parameters)
         self.samples = samples
         self.sample_first: list[bool] = []
-        self.coupled = False
+        self.has_batch_norm = False
 
     @classmethod
     def find(
@@ -204,13 +207,14 @@ class SampleAxes(ParameterTracker):
         inputs: Tensor,
         parameters: Mapping[str, Tensor],
     ) -> "SampleAxes":
-        """Run the network on another number of samples than the batch has.
+        """Run the network on a different number of samples than the batch has.
 
-        An axis that only happens to be as long as the batch then keeps its length.
+        The axis of samples then changes its length, and an axis that merely has the length of the
+        batch does not.
         """
-        few = 2 if len(inputs) != 2 else 3
-        axes = cls(parameters, few)
-        rows = torch.arange(few, device=inputs.device) % len(inputs)
+        count = 2 if len(inputs) != 2 else 3
+        axes = cls(parameters, count)
+        rows = torch.arange(count, device=inputs.device) % len(inputs)
         with torch.enable_grad(), torch.random.fork_rng(), axes:
             network(inputs[rows])
         return axes
@@ -218,7 +222,7 @@ class SampleAxes(ParameterTracker):
     def call(self, func: TorchFunction, args: Args, kwargs: Kwargs) -> object:
         out = func(*args, **kwargs)
         if func is F.batch_norm:
-            self.coupled = True
+            self.has_batch_norm = True
         if func in SAMPLE_RULES and is_differentiable(out):
             tensors = collect_tensors((*args, *kwargs.values()))
             if any(id(x) in self.names for x in tensors):
@@ -242,11 +246,11 @@ def count_uses(
         Unscorable: If a use has no rule for per-sample gradients.
     """
     counts: dict[str, int] = {}
-    axes = iter(sample_first)
+    flags = iter(sample_first)
     for use in uses:
         has_rule = use.func in SAMPLE_RULES
         # `sample_first` has one entry per use that has a rule, in the same order.
-        is_sample_first = has_rule and next(axes, False)
+        is_sample_first = has_rule and next(flags, False)
         names = []
         for name, _ in use.constants.values():
             if strip_piece(name) in parameters:
@@ -264,7 +268,7 @@ def count_uses(
 
 
 class _KernelPass:
-    """Turns the gradients of the outputs of layers into per-sample gradients of parameters."""
+    """Computes per-sample gradients of parameters from the gradients of the outputs of layers."""
 
     def __init__(
         self,
@@ -320,7 +324,7 @@ class _KernelPass:
                 self._kernel.add_products(weight_name, factors)
                 if id(factors.bias) in requested:
                     bias_name, bias = requested[id(factors.bias)]
-                    self._add_piece(bias_name, ALL, bias, factors.gradients.sum(1))
+                    self._add_piece(bias_name, ALL_ROWS, bias, factors.gradients.sum(1))
                 return
             compute_gradients = SAMPLE_RULES[use.func](*use.args, **use.kwargs)
             for constant, rows, g in compute_gradients(grad):
@@ -340,7 +344,10 @@ class _KernelPass:
         grad: Tensor,
         requested: Mapping[int, tuple[str, Tensor]],
     ) -> LayerFactors | None:
-        """Return the factors of a layer if they are enough: its weight is used by it alone."""
+        """Return the factors of a layer if the kernel can be computed from them.
+
+        They give the Gram matrix and the norms, and only for a weight that no other call uses.
+        """
         contents = self._kernel.contents
         if contents.signs or contents.products:
             return None

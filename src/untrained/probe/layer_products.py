@@ -22,7 +22,7 @@ _MAX_ENTRIES = 2**22
 
 
 class LayerFactors(NamedTuple):
-    """What the gradients of a layer's weight consist of.
+    """The two factors of the per-sample gradients of a layer's weight: d and x above.
 
     Attributes:
         weight: The weight, as in the arguments of the layer.
@@ -62,7 +62,7 @@ def find_layer_factors(use: ParameterUse, grad: Tensor, gram: bool) -> LayerFact
     Args:
         use: The call of the layer.
         grad: Gradient of its output.
-        gram: Whether products of all pairs of samples are needed, or norms.
+        gram: Whether the products of all pairs of samples are needed; otherwise only norms are.
 
     Returns:
         The factors; None for other functions, and where the gradients are cheaper.
@@ -108,10 +108,11 @@ def _find_convolution_factors(use: ParameterUse, grad: Tensor, gram: bool) -> La
 
 
 def _are_factors_cheaper(weight: Tensor, samples: int, positions: int, gram: bool) -> bool:
-    """Compare multiply-adds per pair of samples, or per sample for norms."""
+    """Compare the multiply-adds of one product g_i . g_j by factors and by gradients."""
     outputs = len(weight)
     inputs = weight.numel() // outputs
-    by_factors = positions**2 * (inputs + outputs)
-    pairs = samples if gram else 1
-    by_gradients = (positions / pairs + 1) * inputs * outputs
-    return by_factors < by_gradients
+    factor_cost = positions**2 * (inputs + outputs)
+    # The gradient of a sample is computed once, and shared by all products in which it takes part.
+    products_per_sample = samples if gram else 1
+    gradient_cost = (positions / products_per_sample + 1) * inputs * outputs
+    return factor_cost < gradient_cost

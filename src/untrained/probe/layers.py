@@ -124,11 +124,11 @@ def measure_depth(
 
     # The weights are found in the graph by the ids of these leaves.
     leaves = substitute_tensors(model, make_leaf)
-    leaf_of = {id(parameter): leaves[name] for name, parameter in model.named_parameters()}
+    leaves_by_id = {id(parameter): leaves[name] for name, parameter in model.named_parameters()}
     matrices = set()
     for module in model.modules():
         for weight in _list_module_weights(module):
-            matrices.add(id(leaf_of[id(weight)]))
+            matrices.add(id(leaves_by_id[id(weight)]))
     output = read_logits(functional_call(model, leaves, (inputs,), tie_weights=False))
     if output.grad_fn is None:
         return 0
@@ -147,16 +147,16 @@ def _measure_longest_path(end: Node, matrices: set[int]) -> int:
             stack.extend(missing)
             continue
         stack.pop()
+        longest[node] = max((longest[source] for source in inputs), default=0)
         # The node that multiplies by a matrix counts, not the nodes that transpose the matrix.
-        multiplies = not _is_matrix(node, matrices) and any(
-            _is_matrix(source, matrices) for source in inputs
-        )
-        longest[node] = max((longest[source] for source in inputs), default=0) + multiplies
+        reads_matrix = any(_is_matrix(source, matrices) for source in inputs)
+        if reads_matrix and not _is_matrix(node, matrices):
+            longest[node] += 1
     return longest[end]
 
 
 def _is_matrix(node: Node, matrices: set[int]) -> bool:
-    """Whether the node is a weight matrix: as it is, transposed, or a part of it."""
+    """Whether the node is a weight matrix, its transpose, or a part of it."""
     while len(node.next_functions) == 1 and node.next_functions[0][0] is not None:
         node = node.next_functions[0][0]
     return id(getattr(node, "variable", None)) in matrices

@@ -142,8 +142,8 @@ class _BatchNormBackward(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, v: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        # Derivatives of dw and db, and by the weight, are left out: the Hessian times the weights
-        # of layers needs none of them.
+        # Derivatives of dw and db, and derivatives with respect to the weight, are left out: the
+        # Hessian times the weights of layers needs none of them.
         g, x, weight, m, s, dx, dw = ctx.saved_tensors
         dv, vn, _ = _native_backward(v, x, weight, None, None, m, s, True, ctx.eps, [True] * 3)
         other_axes = [axis for axis in range(x.ndim) if axis != 1]
@@ -153,7 +153,7 @@ class _BatchNormBackward(torch.autograd.Function):
         a = scale * dw
         b = scale * vn
         c = scale * s * (g * dv).sum(other_axes)
-        by_x = dv * a.view(shape)
-        by_x.addcmul_(dx, b.view(shape))
-        by_x.addcmul_(x - m.view(shape), c.view(shape))
-        return dv, by_x, None, None, None, None
+        grad_x = dv * a.view(shape)
+        grad_x.addcmul_(dx, b.view(shape))
+        grad_x.addcmul_(x - m.view(shape), c.view(shape))
+        return dv, grad_x, None, None, None, None

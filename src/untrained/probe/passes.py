@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from untrained.errors import Unscorable
 from untrained.probe.codes import SignCode, SignRecorder
-from untrained.probe.features import Feature, FeatureCapture, inverse_conditions
+from untrained.probe.features import Feature, FeatureCapture, compute_inverse_conditions
 from untrained.probe.guard import NormVariance, ScoringMode, scoring_mode
 from untrained.seeds import derive_seed, make_torch_generator
 from untrained.types import Batch
@@ -158,7 +158,7 @@ class ForwardProbe:
             Unscorable: If a feature is not finite.
         """
         missing = [feature for feature in features if id(feature) not in self._conditions]
-        conditions = inverse_conditions(missing).tolist()
+        conditions = compute_inverse_conditions(missing).tolist()
         for feature, condition in zip(missing, conditions, strict=True):
             self._conditions[id(feature)] = condition
         ratios = [self._conditions[id(feature)] for feature in features]

@@ -1,9 +1,9 @@
 """Average and maximum pooling by shifted copies, for windows that move by one pixel on a CPU.
 
 Torch's kernels for contiguous images compute one output pixel after the other. Here all pixels are
-computed together: the padded images become one row of numbers, and entry q of every window is the
-entry q of the first window, shifted. The sums run in the order of torch's kernels, so that values
-and gradients have the same bits; they take a fifth to a tenth of the time. Cells with several
+computed together: the padded images become one row of numbers, and the q-th entries of all windows
+are a slice of this row. The sums run in the order of torch's kernels, so values and gradients have
+the same bits, but take a fifth to a tenth of the time. This matters because cells with several
 poolings spend most of a forward pass on them.
 """
 
@@ -81,7 +81,7 @@ class PaddedLayout(NamedTuple):
                 yield self.entries[offset : offset + self.length]
 
     def read(self, values: Tensor) -> Tensor:
-        """Return a view of one number per position as images."""
+        """Return numbers, one per position of a window in the row, as images (a view)."""
         _, channels, height, width = self.shape
         strides = (channels * height * width, height * width, width, 1)
         return values.as_strided(self.output_shape, strides)
@@ -126,7 +126,7 @@ def maximum_pool(
     window = _make_window(input, kernel_size, stride, padding)
     if window is None or return_indices or make_pair(dilation) != (1, 1):
         return None
-    # The gradient needs the place of each maximum, which torch's kernel finds as fast.
+    # The gradient needs the position of each maximum, which torch's kernel finds just as fast.
     if _needs_gradient(input):
         return None
     layout = window.lay_out(input, -inf)
@@ -191,14 +191,14 @@ class _AveragePool(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        by_x = _AveragePoolBackward.apply(  # type: ignore[no-untyped-call]
+        grad_x = _AveragePoolBackward.apply(  # type: ignore[no-untyped-call]
             g, ctx.window, ctx.count
         )
-        return by_x, None, None
+        return grad_x, None, None
 
 
 class _AveragePoolBackward(torch.autograd.Function):
-    """Sum over the windows that contain a pixel, of the gradient divided by the count."""
+    """The gradient of a pixel: the sum of g / count over all windows that contain the pixel."""
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, window: Window, count: Tensor | int) -> Tensor:
@@ -208,5 +208,5 @@ class _AveragePoolBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> tuple[Tensor | None, ...]:
-        by_g = _AveragePool.apply(v, ctx.window, ctx.count)  # type: ignore[no-untyped-call]
-        return by_g, None, None
+        grad_g = _AveragePool.apply(v, ctx.window, ctx.count)  # type: ignore[no-untyped-call]
+        return grad_g, None, None

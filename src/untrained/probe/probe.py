@@ -105,11 +105,11 @@ class Probe(ForwardProbe):
         self._scaled_motions: dict[float, dict[tuple[int, ...], Motion]] = {}  # by radius
         self._kernels: dict[tuple[object, ...], Kernel] = {}
         self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
-        # A view is a probe of some rows of the batch. All views share graphs, by (offset, length),
-        # and the views themselves, by (start, stop), through the probe of the whole batch. Views
-        # refer to it weakly, so that it is released with everything that it holds.
-        self._graphs: dict[tuple[int, int], Graph] = {}
-        self._views: dict[tuple[int, int], Probe] = {}
+        # A view is a probe of some rows of the batch. The probe of the whole batch owns all views
+        # and all graphs, so that views can share them. Views refer to it weakly: a strong reference
+        # would be a cycle, which keeps the memory until the next garbage collection.
+        self._graphs: dict[tuple[int, int], Graph] = {}  # by (offset, length)
+        self._views: dict[tuple[int, int], Probe] = {}  # by (start, stop)
         self._moving_parts: dict[tuple[int, float], tuple[Probe, ...]] = {}  # by (count, step)
         self._get_whole: Callable[[], Probe | None] = lambda: None
         self._offset = 0
@@ -138,17 +138,17 @@ class Probe(ForwardProbe):
     def moving_parts(self, count: int, step: float) -> tuple["Probe", ...]:
         """Split the batch as `parts` does, and take a gradient step after each part but the last.
 
-        The first part measures the network itself. Each other part measures a copy of it, whose
-        weights are those of the part before it minus `step` times the gradient of the loss there.
-        All trainable parameters move. The network itself does not change.
+        The first part measures the network itself. Every later part measures a copy of the network
+        after one more gradient step: the step is taken on the part before it, and it changes all
+        trainable parameters. The network itself does not change.
 
         Args:
             count: Number of parts.
             step: Size of the gradient steps.
 
         Raises:
-            Unscorable: If there are fewer than `count` samples, or if the loss of a part but the
-                last is not finite, so that there is no next step.
+            Unscorable: If there are fewer than `count` samples, or if the loss on a part other than
+                the last is not finite, so that no step can be taken.
         """
         key = (count, step)
         if key not in self._moving_parts:
@@ -183,8 +183,8 @@ class Probe(ForwardProbe):
         if (start, stop) == (0, len(self.batch)):
             return self
         whole = self._whole_probe
-        place = (self._offset + start, self._offset + stop)
-        if place not in whole._views:
+        key = (self._offset + start, self._offset + stop)
+        if key not in whole._views:
             rows = Batch(self.batch.inputs[start:stop], self.batch.targets[start:stop])
             view = Probe(
                 self.model,
@@ -194,9 +194,9 @@ class Probe(ForwardProbe):
                 macs=self._macs,
             )
             view._get_whole = ref(whole)
-            view._offset = place[0]
-            whole._views[place] = view
-        return whole._views[place]
+            view._offset = self._offset + start
+            whole._views[key] = view
+        return whole._views[key]
 
     def related_probes(self) -> list["Probe"]:
         """Return the probe of the whole batch and all views of it."""
@@ -234,7 +234,7 @@ class Probe(ForwardProbe):
     def codes(self) -> tuple[SignCode, ...]:
         """Signs of the inputs of every pointwise nonlinearity, in call order."""
         graph = self._whole_probe._graphs.get((self._offset, len(self.batch)))
-        # A graph or a pass for features that exists already contains the signs.
+        # If there is a graph or a feature pass already, it contains the signs.
         codes = None
         if graph is not None:
             codes = graph.codes
@@ -274,27 +274,27 @@ class Probe(ForwardProbe):
     def _get_graph(self) -> Graph:
         """Return the forward pass from which derivatives are computed.
 
-        Graphs are large. Among the probes of first rows, only the graph of the last one that was
-        used is kept, and graphs of at least four times as many samples. Other rows are only used
-        for their loss, so their graphs are not kept.
+        Graphs are large, so few are kept. For probes that start at the first sample, these are the
+        graph that was requested last, and graphs of at least four times as many samples. Probes of
+        other rows are read only for their loss and its gradients, so their graphs are not kept.
         """
         graphs = self._whole_probe._graphs
-        place = (self._offset, len(self.batch))
-        if place in graphs:
-            return graphs[place]
+        key = (self._offset, len(self.batch))
+        if key in graphs:
+            return graphs[key]
         if self._offset:
             return record_graph(self.model, self.run_network, self.batch.inputs)
         # Release smaller graphs before the next one is made.
-        for other in list(graphs):
-            if other[1] < 4 * len(self.batch):
-                del graphs[other]
-        graphs[place] = record_graph(self.model, self.run_network, self.batch.inputs)
-        return graphs[place]
+        for offset, length in list(graphs):
+            if length < 4 * len(self.batch):
+                del graphs[offset, length]
+        graphs[key] = record_graph(self.model, self.run_network, self.batch.inputs)
+        return graphs[key]
 
     @cached_property
     def _loss_pass(self) -> LossPass:
-        # Rows other than the first are only used for their gradients. Collecting channels would
-        # read all activations once more.
+        # Probes of other rows are read only for their gradients. Collecting channels would read all
+        # activations once more.
         return self._run_loss_pass(with_channels=self.starts_at_first_sample)
 
     def _run_loss_pass(self, with_channels: bool) -> LossPass:
@@ -315,7 +315,7 @@ class Probe(ForwardProbe):
 
     @property
     def gradients(self) -> dict[str, Tensor]:
-        """Gradient of the mean loss for each trainable parameter by name.
+        """Gradient of the mean loss with respect to each trainable parameter, by name.
 
         Zeros where the loss does not depend on a parameter.
         """
@@ -330,10 +330,10 @@ class Probe(ForwardProbe):
 
     @cached_property
     def hessian_weights(self) -> dict[str, Tensor]:
-        """H W over `weights`: the Hessian of the loss times the weights, by name.
+        """The Hessian H of the loss times the weights W, for each entry of `weights`, by name.
 
-        H is symmetric, A . HB = B . HA, so that `gradients` times this is also the Hessian times
-        the gradient, along the weights.
+        A proxy that needs W . (H G), where G are the gradients, can use this too: H is symmetric,
+        so that is G . (H W).
         """
         gradients = self.gradients
         with self.scoring_mode():
@@ -381,7 +381,7 @@ class Probe(ForwardProbe):
         self._require_real_inputs("gradients through blocks need")
         draw = self.generator("signs")
 
-        def draw_signs(feature: Tensor, place: int) -> Tensor:
+        def draw_signs(feature: Tensor, index: int) -> Tensor:
             signs = torch.randint(2, feature.shape, generator=draw) * 2.0 - 1
             return signs.to(feature)
 
@@ -398,10 +398,11 @@ class Probe(ForwardProbe):
 
         Args:
             outputs: The scalar of each sample that is differentiated: its "label" output, the "sum"
-                of its outputs, or its "loss"; or "all" outputs, summed afterwards. The Gram matrix
-                exists for "label" and "sum", norms for "loss" and "all".
-            over: Differentiate by weights and biases of "layers" (convolutions and linear layers),
-                or by "all" parameters.
+                of its outputs, or its "loss". With "all", each output is differentiated on its own,
+                and the kernels are summed. The Gram matrix is computed for "label" and "sum", norms
+                for "loss" and "all".
+            over: Differentiate with respect to the weights and biases of "layers" (convolutions and
+                linear layers), or to "all" parameters.
             reading: How batch norm is treated; see `kernels.py`.
         """
         key = (outputs, over, reading)
@@ -500,7 +501,7 @@ class Probe(ForwardProbe):
             Three tensors of shape (outputs,).
         """
         self._require_real_inputs("a circle in input space needs")
-        # Motions on the unit circle are kept apart, because `set_motion` stores only those.
+        # Motions on the unit circle have a dictionary of their own, which `set_motion` writes to.
         motions = self._motions
         if radius != 1.0:
             motions = self._scaled_motions.setdefault(radius, {})

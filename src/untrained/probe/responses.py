@@ -17,9 +17,9 @@ from untrained.probe.circle import Network
 from untrained.probe.codes import NONLINEARITIES
 from untrained.probe.jets import Args, Kwargs, TorchFunction
 
-# A row whose deviations from its mean are below this share of its norm counts as constant: the
-# deviations are rounding errors.
-CONSTANT = 1e-6
+# A response counts as constant if its deviation from its mean is at most this fraction of its norm,
+# because such a deviation is a rounding error.
+CONSTANT_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Response:
     """Correlations between samples at one call of a nonlinearity.
 
     Attributes:
-        block: Number of blocks of the trunk that were complete before the call.
+        block: Number of blocks of the trunk that returned before the call.
         activations: Correlations of the inputs of the nonlinearity, (samples, samples), float64 on
             the CPU; None if the input of some sample is constant.
         gradients: The same for the gradients of the loss with respect to these inputs.
@@ -63,22 +63,25 @@ def measure_responses(
         loss = compute_loss(network(x.clone()))
     gradients = _differentiate(loss, recorder.edges)
     responses = []
-    for place, (block, activations) in enumerate(recorder.activations):
-        gradient = gradients.get(place)
+    for index, (block, activations) in enumerate(recorder.activations):
+        gradient = gradients.get(index)
         correlations = None if gradient is None else correlate_samples(gradient)
         responses.append(Response(block, activations, correlations))
     return tuple(responses)
 
 
 def _differentiate(loss: Tensor, edges: dict[int, GradientEdge]) -> dict[int, Tensor]:
-    """Differentiate the loss by recorded inputs; those that it does not depend on are left out."""
+    """Return gradients of the loss with respect to recorded inputs, by index of the response.
+
+    Inputs that the loss does not depend on are left out.
+    """
     if not (loss.requires_grad and edges):
         return {}
     results = torch.autograd.grad(loss, list(edges.values()), allow_unused=True)
     gradients = {}
-    for place, gradient in zip(edges, results, strict=True):
+    for index, gradient in zip(edges, results, strict=True):
         if gradient is not None:
-            gradients[place] = gradient
+            gradients[index] = gradient
     return gradients
 
 
@@ -95,7 +98,7 @@ def correlate_samples(responses: Tensor) -> Tensor | None:
     rows = responses.detach().reshape(len(responses), -1).double()
     centred = rows - rows.mean(1, keepdim=True)
     norms = centred.norm(dim=1, keepdim=True)
-    varies = norms > CONSTANT * rows.norm(dim=1, keepdim=True)
+    varies = norms > CONSTANT_TOLERANCE * rows.norm(dim=1, keepdim=True)
     if not bool(varies.all()):
         return None
     unit = centred / norms
@@ -104,11 +107,11 @@ def correlate_samples(responses: Tensor) -> Tensor | None:
 
 
 class _ResponseRecorder(TorchFunctionMode):
-    """Correlates the inputs of nonlinearities and remembers where their gradients are.
+    """Correlates the inputs of nonlinearities and keeps the autograd edges of their gradients.
 
     Attributes:
-        activations: Number of complete blocks and correlations of the input, in call order.
-        edges: Where the gradients of these inputs are, by place in `activations`.
+        activations: Block and correlations of the input of each call, in call order.
+        edges: Autograd edges of these inputs, by index in `activations`.
     """
 
     def __init__(self, samples: int, trunk: Sequence[VersionedTensor]) -> None:

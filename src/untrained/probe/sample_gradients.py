@@ -18,13 +18,14 @@ from torch.nn import functional as F
 from untrained.errors import Unscorable
 from untrained.probe.jets import TorchFunction, find_functions
 
-GradientPiece = tuple[Tensor, slice, Tensor | None]  # None: no rule for this argument
+# (parameter, rows, g). g is None for a parameter that has an axis of samples itself.
+GradientPiece = tuple[Tensor, slice, Tensor | None]
 GradientFunction = Callable[[Tensor], Iterator[GradientPiece]]
 SampleRule = Callable[..., GradientFunction]
 SAMPLE_RULES: dict[TorchFunction, SampleRule] = {}
 Size = int | Sequence[int]  # a setting of a convolution: one number, or one per dimension
 MAX_PIECE_ENTRIES = 2**24  # 64 MiB in float32
-ALL = slice(None)
+ALL_ROWS = slice(None)
 
 
 def sample_rule(*names: str) -> Callable[[SampleRule], SampleRule]:
@@ -58,7 +59,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Gradie
         for rows in split_rows(weight, len(g)):
             yield weight, rows, torch.bmm(g[:, :, rows].mT, x)
         if bias is not None:
-            yield bias, ALL, g.sum(1)
+            yield bias, ALL_ROWS, g.sum(1)
 
     return gradients
 
@@ -132,7 +133,7 @@ def _make_convolution_gradients(
 ) -> GradientFunction:
     """Return the gradient function of a convolution.
 
-    It computes all per-sample gradients by one convolution with one group per sample.
+    The function computes all per-sample gradients by one convolution with one group per sample.
     """
     if input.ndim != dimensions + 2:
         detail = "no per-sample gradient of a convolution without samples"
@@ -155,9 +156,9 @@ def _make_convolution_gradients(
             samples * groups,
             [False, True, False],  # only the gradient of the weight
         )
-        yield weight, ALL, weight_gradient.reshape(samples, *weight.shape)
+        yield weight, ALL_ROWS, weight_gradient.reshape(samples, *weight.shape)
         if bias is not None:
-            yield bias, ALL, grad.flatten(2).sum(-1)
+            yield bias, ALL_ROWS, grad.flatten(2).sum(-1)
 
     return gradients
 
@@ -202,9 +203,9 @@ def _batch_norm(
         total = _sum_axes(grad, positions)
         if weight is not None:
             product = _sum_axes(grad * input, positions)
-            yield weight, ALL, (product - mean * total) * (variance + eps).rsqrt()
+            yield weight, ALL_ROWS, (product - mean * total) * (variance + eps).rsqrt()
         if bias is not None:
-            yield bias, ALL, total
+            yield bias, ALL_ROWS, total
 
     return gradients
 
@@ -297,9 +298,9 @@ def _make_affine_gradients(
 
     def gradients(grad: Tensor) -> Iterator[GradientPiece]:
         if weight is not None:
-            yield weight, ALL, _sum_axes(grad * normalize(), axes)
+            yield weight, ALL_ROWS, _sum_axes(grad * normalize(), axes)
         if bias is not None:
-            yield bias, ALL, _sum_axes(grad, axes)
+            yield bias, ALL_ROWS, _sum_axes(grad, axes)
 
     return gradients
 
@@ -336,7 +337,7 @@ def _add(input: object, other: object, *, alpha: float = 1) -> GradientFunction:
         # Either term may be the parameter.
         for term, factor in ((input, 1), (other, alpha)):
             if isinstance(term, Tensor):
-                yield term, ALL, _undo_broadcast(grad * factor, term)
+                yield term, ALL_ROWS, _undo_broadcast(grad * factor, term)
 
     return gradients
 
@@ -346,7 +347,7 @@ def _multiply(input: Tensor | float, other: Tensor | float) -> GradientFunction:
     def gradients(grad: Tensor) -> Iterator[GradientPiece]:
         for factor, rest in ((input, other), (other, input)):
             if isinstance(factor, Tensor):
-                yield factor, ALL, _undo_broadcast(grad * rest, factor)
+                yield factor, ALL_ROWS, _undo_broadcast(grad * rest, factor)
 
     return gradients
 
@@ -356,7 +357,7 @@ def _expand(input: Tensor, *_: object, **__: object) -> GradientFunction:
     """Repeat a parameter for every sample, as transformers do with the class token."""
 
     def gradients(grad: Tensor) -> Iterator[GradientPiece]:
-        yield input, ALL, _undo_broadcast(grad, input)
+        yield input, ALL_ROWS, _undo_broadcast(grad, input)
 
     return gradients
 

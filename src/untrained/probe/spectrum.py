@@ -33,8 +33,8 @@ def extreme_ratio(G: Tensor) -> Tensor:
     # G = X X^T, so a single NaN in X also appears in the trace.
     trace = G.diagonal(dim1=-2, dim2=-1).sum(-1)
     finite = trace.isfinite()
-    # LAPACK fails for the whole stack if one matrix is not finite. Replace such matrices without
-    # asking whether there are any, because asking would synchronise a GPU.
+    # LAPACK fails for the whole stack if one matrix is not finite. Such matrices are replaced
+    # without a check whether there are any, because the check would synchronise a GPU.
     G = torch.where(finite[:, None, None], G, 0)
     ratio = ratio_by_squaring(G) if _is_squaring_faster(G) else _ratio_by_decomposition(G)
     return torch.where(finite, ratio, torch.nan)

@@ -63,8 +63,8 @@ def load_proxy(name: "str | Proxy") -> Proxy:
     """Load a proxy by name and set the options that the name contains.
 
     Args:
-        name: A registered name, a `file.py:function`, either with options in brackets; or a proxy,
-            which is returned as it is.
+        name: A registered name or `file.py:function`, optionally with options in brackets. A
+            `Proxy` is returned as it is.
 
     Returns:
         The proxy with its options set.

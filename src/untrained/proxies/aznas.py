@@ -1,10 +1,10 @@
 """AZ-NAS (Lee & Ham, CVPR 2024, arXiv:2403.19232): four views of a network, combined by their ranks
 among the candidates.
 
-f_0 is the input of the first block of the trunk, f_k the output of block k (see `probe/blocks.py`);
-on NAS-Bench-201 these are the 18 tensors of the authors' code. The code applies Kaiming
-initialisation itself; ours uses the weights that the network has. The fourth view, complexity, is
-`flops`.
+f_0 is the input of the first block of the trunk, f_k the output of block k (see `probe/blocks.py`).
+On NAS-Bench-201 these are the 18 tensors of the authors' code. The code applies Kaiming
+initialisation before it scores a network; ours uses the weights that the network has. The fourth
+view, complexity, is `flops`.
 """
 
 from itertools import pairwise
@@ -32,8 +32,9 @@ def az_expressivity(probe: Probe) -> float:
         sum_k s_k,   s_k = - sum_c p_c ln p_c
         p: the normalised eigenvalues of the channel covariance of f_k
 
-    In the code, float32 eigenvalues may be negative. Their logarithm makes the score of a low-rank
-    network NaN, which becomes -infinity. Ours are float64 and clamped at zero.
+    The code computes eigenvalues in float32, where those of a low-rank network may be negative.
+    Then the logarithm makes the score NaN, which becomes -infinity. Ours are computed in float64
+    and clamped at zero.
     """
     return sum(map(entropy, probe.blocks.spectra))
 
@@ -66,9 +67,9 @@ def az_trainability(probe: Probe) -> float:
         mean_k (2 - sigma_k - 1/sigma_k)
         sigma_k: the largest singular value of g_in^T g_out / positions
 
-    g_out are random +-1 at the output of block k, g_in is their gradient at its input. A block that
-    returns its input unchanged has sigma = 1 and would be perfect; it is a failure here and
-    -infinity in the code.
+    g_out is a tensor of random signs at the output of block k, g_in the gradient that it causes at
+    the input of the block. A block that returns its input unchanged has sigma = 1 and would get the
+    best score. Here it is a failure; in the code its score is -infinity.
     """
     passes = probe.blocks.passes
     if any(pair is not None and _are_equal(*pair) for pair in passes):

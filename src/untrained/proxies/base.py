@@ -1,7 +1,8 @@
-"""Proxies: functions `(Probe) -> float` that read like their equations, with facts about them.
+"""The class `Proxy` and the decorators that create proxies from functions.
 
-A proxy does not depend on architectures, data or devices. The Probe takes measurements, and the
-proxy combines them.
+A proxy is a function `(Probe) -> float` that reads like its equation, together with facts about it.
+The Probe takes measurements, and the proxy combines them. A proxy does not depend on architectures,
+data or devices.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from untrained.quantities import MAX_SAMPLES
 from untrained.registry import Registry
 
 PROXIES: Registry["Proxy"] = Registry("proxy")
-ANY = "any"
+ANY_LAYERS = "any"
 Samples = Annotated[int, Between(1, MAX_SAMPLES)]
 
 
@@ -42,14 +43,14 @@ class Proxy:
         needs: What it needs besides the network: any of "data", "labels", "gradients".
         samples: Number of samples that it reads.
         version: Increased when the formula changes.
-        cost: Multiply-adds in units of one forward pass of those samples. A backward pass is two.
+        cost: Multiply-adds, in units of one forward pass of these samples. A backward pass costs 2.
         layers: What a network must contain for the score to be meaningful.
         options: Keyword arguments that differ from the function's defaults.
         parts: For an aggregate, the proxies that it combines.
         reference_size: Number of random architectures of the space that an aggregate compares a
             candidate with; 0 for one that compares the candidates with each other.
         code: Fingerprint of the user's file that the proxy comes from.
-        default_samples: Number of samples before `samples` was changed.
+        default_samples: Value of `samples` without options; None if no options were set.
     """
 
     name: str
@@ -61,7 +62,7 @@ class Proxy:
     samples: int
     version: int
     cost: float = 1
-    layers: str = ANY
+    layers: str = ANY_LAYERS
     options: tuple[tuple[str, object], ...] = ()
     parts: tuple[str, ...] = ()
     reference_size: int = 0
@@ -78,14 +79,14 @@ class Proxy:
             The score. The probe caches it, so a second call costs nothing.
 
         Raises:
-            Unscorable: If the network has no score. A network whose output does not depend on its
-                input is reported as `disconnected`, whatever else went wrong.
+            Unscorable: If the network has no score. If the output of a network does not depend on
+                its input, the failure is `disconnected`, even if another failure came first.
             UsageError: If this is an aggregate, which has no score for a single network.
         """
         if self.parts:
             parts = ", ".join(self.parts)
             raise UsageError(f"{self.name} ranks candidates by {parts}; one network has no rank")
-        # Scores depend on the samples, so they are stored in the probe of these samples.
+        # Scores depend on the samples, so they are cached in the probe of the first samples.
         view = probe.first(self.samples)
         key = (self.function, self.label)
         if key not in view.scores:
@@ -110,7 +111,7 @@ class Proxy:
         return float(value)
 
     def _raise_root_cause(self, probe: Probe, kind: str) -> None:
-        """Raise the failure behind another one: NaNs, or an output independent of the input."""
+        """Raise the cause of a failure, if it is NaNs or an output that ignores the input."""
         try:
             self._require_connected(probe)
         except Unscorable as cause:
@@ -158,7 +159,7 @@ class Proxy:
 
     @property
     def choices(self) -> dict[str, tuple[object, ...]]:
-        """Options of the function and their allowed values; empty if any value is allowed."""
+        """Options of the function and their allowed values; an empty tuple allows any value."""
         hints = read_option_hints(self.function)
         parameters = list(signature(self.function).parameters)
         choices: dict[str, tuple[object, ...]] = {}
@@ -199,14 +200,14 @@ class Proxy:
     @property
     def formula(self) -> str:
         """The indented lines of the docstring."""
-        return "\n".join(line.strip() for line in self._docstring_lines(indented=True))
+        return "\n".join(line.strip() for line in self._list_docstring_lines(indented=True))
 
     @property
     def notes(self) -> str:
         """The rest of the docstring: where paper and code differ, and which of them we follow."""
-        return " ".join(line.strip() for line in self._docstring_lines(indented=False))
+        return " ".join(line.strip() for line in self._list_docstring_lines(indented=False))
 
-    def _docstring_lines(self, indented: bool) -> list[str]:
+    def _list_docstring_lines(self, indented: bool) -> list[str]:
         """Return the lines after the first one that are indented, or those that are not."""
         docstring = getdoc(self.function) or ""
         lines = []
@@ -225,7 +226,7 @@ def proxy(
     samples: int = 1,
     version: int = 1,
     cost: float = 1,
-    layers: str = ANY,
+    layers: str = ANY_LAYERS,
 ) -> Callable[[Callable[..., float]], Proxy]:
     """Turn a function `(probe, **options) -> float` into a `Proxy` of the same name.
 
@@ -236,7 +237,7 @@ def proxy(
         needs: What the function needs besides the network: any of "data", "labels", "gradients".
         samples: Number of samples that it reads.
         version: Increase it when the formula changes: stored scores are then computed again.
-        cost: Multiply-adds in units of one forward pass of those samples.
+        cost: Multiply-adds, in units of one forward pass of these samples.
         layers: What a network must contain for the score to be meaningful.
 
     Returns:
@@ -254,7 +255,7 @@ def proxy(
 
     def make_proxy(function: Callable[..., float]) -> Proxy:
         return Proxy(
-            # A trailing underscore avoids a clash with a Python name and is not part of the name.
+            # A function may end with an underscore to avoid a clash with a Python keyword.
             name=function.__name__.rstrip("_"),
             function=function,
             paper=paper,
@@ -280,8 +281,9 @@ def aggregate(
 ) -> Callable[[Callable[..., Any]], Proxy]:
     """Turn a function of the scores of several proxies into a `Proxy` that compares networks.
 
-    Without a reference, the function receives one list per part with rank / number of candidates
-    (1 is best, ties share their mean rank). It returns one score per candidate.
+    Without a reference, the function receives one list per part. The list contains the rank of each
+    candidate, divided by the number of candidates (the best candidate has rank 1, ties share their
+    mean rank). The function returns one score per candidate.
 
     With a reference, the function receives the scores of the reference architectures by part and
     returns a `Consensus`, which scores candidates one by one.
@@ -290,13 +292,15 @@ def aggregate(
         parts: Names of the proxies that are combined, with options in brackets.
         paper: Where the formula comes from.
         aspects: Aspects of a network that the score reflects.
-        reference_size: Number of reference architectures, random ones of the space.
+        reference_size: Number of reference architectures, which are sampled from the space; 0 for
+            an aggregate without a reference.
         version: Increase it if the formula changes, so that stored scores are not reused.
     """
     members = [_load_part(part) for part in parts]
 
     def make_proxy(function: Callable[..., Any]) -> Proxy:
-        needs: dict[str, None] = {}  # keeps the order, each need once
+        # A dictionary instead of a set, because it keeps the order.
+        needs: dict[str, None] = {}
         for member in members:
             needs.update(dict.fromkeys(member.needs))
         return Proxy(
@@ -319,8 +323,8 @@ def aggregate(
 def list_parts(aggregate: Proxy) -> list[Proxy]:
     """Return the proxies that an aggregate combines; an empty list for an ordinary proxy.
 
-    Parts of an aggregate that compares candidates with each other use the same number of samples as
-    the aggregate if they read data. Parts of an aggregate with a reference use their own number.
+    Without a reference, parts that read data use as many samples as the aggregate. With a
+    reference, each part uses its own number of samples.
     """
     parts = []
     for name in aggregate.parts:

@@ -18,8 +18,8 @@ def harmonic_mean(probe: Probe, a: str = "zen", b: str = "zico") -> float:
 
         2 a b / (a + b)
 
-    The paper combines Zen and ZiCo in this way to compare with its own combination. Both parts must
-    be positive.
+    The paper combines Zen and ZiCo in this way, as a baseline for its own combination. Both scores
+    must be positive.
     """
     first = PROXIES[a]
     second = PROXIES[b]
@@ -27,7 +27,7 @@ def harmonic_mean(probe: Probe, a: str = "zen", b: str = "zico") -> float:
         raise UsageError(f"harmonic_mean needs two proxies where higher is better, not {a} and {b}")
     x = first(probe)
     y = second(probe)
-    # A harmonic mean of numbers with different signs has a pole, so it cannot rank networks.
+    # For numbers with different signs, a + b may be 0, so the harmonic mean cannot rank networks.
     if min(x, y) <= 0:
         detail = f"a harmonic mean needs positive parts: {a} is {x:.4g}, {b} is {y:.4g}"
         raise Unscorable("unsupported", detail)

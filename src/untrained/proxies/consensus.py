@@ -1,13 +1,13 @@
 """Combine several proxies, with weights that are learnt from the space and not from accuracies.
 
-A reference sample of random architectures of the space is scored by every member. It serves two
-purposes. First, a score becomes a percentile, its position among the reference scores, so the
-consensus of an architecture does not depend on the other candidates. Second, the rank correlations
-between the members give the weights: a member that agrees with the anchors counts more, and one
-that contradicts them does not count. The anchors are the number of multiply-adds and NEAR, because
-neither ranks any known family of networks badly (docs/results/consensus.md). The idea to estimate
-quality from agreement comes from the spectral meta-learner (Parisi et al., PNAS 2014,
-arXiv:1303.3257).
+The combined proxies are called members. All members score a reference sample, which consists of
+random architectures of the space. It serves two purposes. First, each score is replaced by a
+percentile, its position among the reference scores, so the consensus of an architecture does not
+depend on the other candidates. Second, the rank correlations between the members give the weights:
+a member that agrees with the anchors counts more, and one that contradicts them does not count. The
+anchors are two of the members, the number of multiply-adds and NEAR, because neither ranks any
+known family of networks badly (docs/results/consensus.md). The idea to estimate quality from
+agreement comes from the spectral meta-learner (Parisi et al., PNAS 2014, arXiv:1303.3257).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from untrained.proxies import dextr, meco, naswot, near, size, synflow  # noqa: F401 - the members
 from untrained.proxies.base import aggregate, register_proxy
 
-# ZiCo would lower the mean rank correlation by 0.007 (docs/results/consensus.md), and takes several
-# times as long as all others together. NEAR, NASWOT and SWAP read the same samples, so that they
-# share one forward pass; NEAR comes first, because its pass also records the signs that the other
-# two read. NEAR with 128 channels ranks as well as with 512 and takes a fraction of the time.
+# ZiCo is not a member: it would lower the mean rank correlation by 0.007
+# (docs/results/consensus.md) and takes several times as long as all members together. NEAR, NASWOT
+# and SWAP read the same samples, so they share one forward pass. NEAR comes first, because its pass
+# also records the signs that the other two read. NEAR with 128 channels ranks as well as with 512
+# and takes a fraction of the time.
 MEMBERS = (
     "flops",
     "params",
@@ -46,9 +47,9 @@ MAX_FAILURE_SHARE = 0.5
 # Largest distance beyond the ends of a scale, in units of its spread: a percentile of exactly 0
 # would have no logarithm.
 MAX_DISTANCE = 1e9
-# A candidate needs members that have at least this share of all weight.
+# The members that score a candidate must have at least this share of the total weight.
 MIN_WEIGHT_SHARE = 0.5
-# How often the members are drawn again to see how far a score depends on the choice of members.
+# Number of random selections of members that `Consensus.resample_members` draws.
 RESAMPLES = 2000
 
 Floats = NDArray[np.float64]
@@ -72,7 +73,7 @@ class PercentileScale:
 
     @classmethod
     def fit(cls, reference: Sequence[float] | Floats) -> "PercentileScale":
-        """Make the scale of a member from its reference scores, all of them finite."""
+        """Make the scale of a member from its reference scores, which must be finite."""
         values = np.asarray(reference, dtype=np.float64)
         scores, first_indices = np.unique(values, return_index=True)
         percentiles = _compute_ranks(values)[first_indices] / (len(values) + 1)
@@ -87,9 +88,9 @@ class PercentileScale:
     def compute_percentile(self, score: float) -> float:
         """Return the percentile of a score.
 
-        Between two reference scores it is interpolated. Beyond the ends it approaches 0 and 1
-        without reaching them, so that a search that leaves the range of the reference sample still
-        sees which architecture is better.
+        Between two reference scores it is interpolated. Beyond the ends it approaches 0 or 1
+        without reaching it, so scores outside of the range of the reference sample can still be
+        compared.
         """
         if score < self.scores[0]:
             distance = min(MAX_DISTANCE, (self.scores[0] - score) / self.spread)
@@ -137,7 +138,7 @@ class Consensus:
         Args:
             reference: Scores of the reference architectures, such that higher is better.
             anchors: The members that the others are compared with.
-            size_members: Members that measure nothing but the size of a network.
+            size_members: Members that only measure the size of a network.
         """
         columns = {name: np.asarray(column, np.float64) for name, column in reference.items()}
         count = len(columns[anchors[0]])
@@ -189,8 +190,8 @@ class Consensus:
                 its weight is then shared by the others.
 
         Returns:
-            A number between 0 and 1, the weighted geometric mean of the percentiles. None if
-            members with more than half of the weight failed.
+            The weighted geometric mean of the percentiles, a number between 0 and 1. None if the
+            members that failed have more than half of the total weight.
         """
         weighted_sum = 0.0
         weight_sum = 0.0
@@ -204,10 +205,11 @@ class Consensus:
         return exp(weighted_sum / weight_sum)
 
     def resample_members(self, networks: Sequence[Mapping[str, float]], seed: int = 0) -> Floats:
-        """Score networks again with members that are drawn with replacement.
+        """Score networks again, many times, with members that are drawn with replacement.
 
-        The spread of a network over the rows says how far its score depends on the choice of
-        members. A row uses the same draw for all networks, so networks can be compared row by row.
+        The spread of the scores of a network shows how much they depend on the choice of members.
+        In each draw, all networks are scored with the same members, so the networks can be compared
+        within a row of the result.
 
         Args:
             networks: Scores by member of each network, as for `score`.
@@ -251,8 +253,8 @@ def consensus(reference: ReferenceScores) -> Consensus:
         R: rank correlations between the members on the reference networks
 
     The members are FLOPs, parameters, NASWOT, SWAP, the condition numbers of Dextr, MeCo, SynFlow
-    and NEAR. The weights come from 64 random networks of the space and from no accuracy. A member
-    that fails for a network drops out of its score.
+    and NEAR. The weights are learnt from 64 random networks of the space, without accuracies. If a
+    member fails for a network, the score combines the other members.
     """
     return Consensus.fit(reference, ANCHORS, SIZE_MEMBERS)
 
@@ -297,7 +299,7 @@ def _compute_agreement(
 def _explain_by_size(
     consensus: Consensus, columns: Mapping[str, Floats], size_members: Sequence[str]
 ) -> float | None:
-    """Return R^2 of a linear fit of the combined ranks by the ranks of the size members."""
+    """Return R^2 of a linear regression of the combined ranks on the ranks of the size members."""
     combined = []
     sizes = []
     for row in range(consensus.reference_size):

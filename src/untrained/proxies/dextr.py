@@ -8,21 +8,22 @@ the output bends.
 v and a are velocity and acceleration of the output as the input moves along a circle.
 
 Where the paper and the authors' code differ, and what we do:
-* The paper defines the curvature at a point theta and does not say which; the code takes theta = 0.
-  So do we.
+* The paper defines the curvature at a point theta of the circle and does not say which point to
+  use. The code takes theta = 0, and so do we.
 * In the paper the radius of the circle is sqrt(N_1 q), for N_1 inputs with a mean square of q; in
-  the code it is 1. Ours is 1 too; `radius=text` is the paper's, with q = 1 as in normalised images.
-* The code reads every module, so containers repeat the value of their last child, and it takes ten
+  the code it is 1. Ours is 1 too. `radius=text` is that of the paper, with q = 1 as for normalised
+  images.
+* The code reads every module, so a container repeats the value of its last child, and it takes ten
   output coordinates, drawn with replacement. Our default reads leaf modules once per call and all
-  coordinates: it ranks better (docs/results/). `variant="published"` does what the code does.
-* The code draws the circle at 64x64 for images of any size. So do we for images of at least 32
-  pixels (a larger circle ranks better), unless the network takes one size only; smaller images keep
-  their own.
-* Where the curvature is undefined or its determinant is negative in float32, the code returns A
-  alone, a number on another scale. We combine in float64, clamp the determinant at zero, and report
-  v = 0 as `disconnected`.
-* A single output, such as the logit of a click, moves on a line: its curvature is zero for every
-  network, which we report as `unsupported`.
+  coordinates, which ranks better (docs/results/). `variant="published"` does what the code does.
+* In the code, the points of the circle are images of 64x64 pixels, whatever the size of the data.
+  We do the same if the images have at least 32 pixels per side (larger images rank better) and if
+  the network accepts this size. Otherwise the circle has the size of the data.
+* If the curvature is undefined, or its determinant is negative in float32, the code returns A
+  alone, which is on another scale. We compute the curvature in float64, clamp the determinant at
+  zero, and report v = 0 as `disconnected`.
+* A single output, such as the logit of a click, moves on a line. Its curvature is zero for every
+  network, so we report `unsupported`.
 """
 
 from contextlib import suppress
@@ -35,7 +36,7 @@ from torch import Tensor
 from untrained.errors import Unscorable
 from untrained.options import Count
 from untrained.probe import Probe
-from untrained.probe.features import Feature, inverse_conditions
+from untrained.probe.features import Feature, compute_inverse_conditions
 from untrained.proxies.base import proxy, register_proxy
 from untrained.proxies.meco import count_features, sample_channels
 
@@ -53,12 +54,12 @@ def dextr(probe: Probe, variant: Variant = "default", radius: Radius = "code") -
 
         A B / (A + B),   A = ln(1 + sum_l r_l),   B = ln(1 + kappa)                          (Eq. 8)
 
-    Default: leaf modules once per call, all output coordinates, float64. The code reads every
-    module, also containers, and ten random coordinates (`variant=published`), and returns A alone
-    where kappa is undefined; ours is a failure. The circle has radius 1, as in the code; the text
-    has the square root of the number of inputs (`radius=text`).
+    By default, leaf modules are read once per call, and all output coordinates in float64. The code
+    reads every module, also containers, and ten random coordinates (`variant=published`). If kappa
+    is undefined, it returns A alone, while we report a failure. The circle has radius 1, as in the
+    code; in the text, the radius is the square root of the number of inputs (`radius=text`).
     """
-    # B first: it reports a disconnected network as such.
+    # B is computed first, because it reports a disconnected network as such.
     B = log_curvature(probe, variant, radius)
     A = log_conditions(probe, variant)
     return _combine(A, B)
@@ -96,9 +97,9 @@ def dextr_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -
 
         A B / (A + B),   A = ln(1 + sum_l (alpha_l / beta) r'_l)                            (Eq. 22)
 
-    For spaces whose layers differ in width: r'_l on beta = `channels` random channels, alpha_l
-    channels in all. The paper does not say how many it samples; eight, as in MeCo's code, from
-    which the idea comes.
+    For spaces whose layers differ in width. r'_l is computed on beta = `channels` random channels
+    of the alpha_l channels of layer l. The paper does not say how many channels it samples. Our
+    default is eight, as in the code of MeCo, from which the idea comes.
     """
     B = log_curvature(probe, variant)
     draw = probe.generator("channels")
@@ -108,7 +109,7 @@ def dextr_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -
         matrix, width = sample_channels(feature, channels, draw)
         features.append(Feature(matrix[None], ""))
         factors.append(count * width / len(matrix))
-    r = inverse_conditions(features)
+    r = compute_inverse_conditions(features)
     A = float(torch.log1p(r @ torch.tensor(factors, dtype=torch.float64)))
     return _combine(A, B)
 
@@ -129,15 +130,15 @@ def log_conditions(probe: Probe, variant: Variant = "default") -> float:
 
 def log_curvature(probe: Probe, variant: Variant = "default", radius: Radius = "code") -> float:
     """B of Eq. 8"""
-    _, v, a = _circle_motion(probe, radius)
+    _, v, a = _measure_circle_motion(probe, radius)
     if len(v) == 1 and v.any():
         detail = "one output moves on a line without curvature: use sigeo or zico, or two outputs"
         raise Unscorable("unsupported", detail)
     if variant == "published":
         # With replacement, as in the authors' code.
-        ten = torch.randint(len(v), (10,), generator=probe.generator("coordinates"))
-        v = v[ten]
-        a = a[ten]
+        coordinates = torch.randint(len(v), (10,), generator=probe.generator("coordinates"))
+        v = v[coordinates]
+        a = a[coordinates]
     return float(torch.log1p(curvature(v, a)))
 
 
@@ -150,20 +151,21 @@ def curvature(v: Tensor, a: Tensor) -> Tensor:
     va = v @ a
     if vv == 0:
         raise Unscorable("disconnected", "the output does not change with the input")
-    # By Cauchy-Schwarz the determinant is not negative, except for rounding.
+    # By Cauchy-Schwarz the determinant can be negative only because of rounding.
     return vv**-1.5 * (vv * aa - va * va).clamp_min(0).sqrt()
 
 
-def _circle_motion(probe: Probe, radius: Radius) -> tuple[Tensor, Tensor, Tensor]:
-    """Value, velocity and acceleration of the output on the circle.
+def _measure_circle_motion(probe: Probe, radius: Radius) -> tuple[Tensor, Tensor, Tensor]:
+    """Return value, velocity and acceleration of the output on the circle.
 
-    The circle has 64x64 pixels if images have at least 32 and the network accepts that size.
+    The points of the circle are images of 64x64 pixels if the images of the data have at least 32
+    pixels per side and the network accepts this size.
     """
     shape = tuple(probe.batch.inputs.shape[1:])
     is_image = len(shape) == 3
     if is_image and min(shape[1:]) >= SMALLEST_IMAGE and shape[1:] != CIRCLE_SIZE:
         large = (shape[0], *CIRCLE_SIZE)
-        # A network for one input size only.
+        # A network that does not accept this size raises one of these.
         with suppress(RuntimeError, ValueError, AssertionError):
             return probe.circle_jet(large, compute_radius(large, radius))
     return probe.circle_jet(shape, compute_radius(shape, radius))

@@ -23,9 +23,10 @@ def dss(probe: Probe) -> float:
 
         sum over attention W of ||W||_* ||dR/dW||_* + sum over other linear W of sum |W dR/dW|
 
-    R is SynFlow's sum of the outputs of the network made positive. A linear layer belongs to
-    attention if an enclosing module, below the root, has attention in its class name. The code
-    identifies AutoFormer's classes by name and pools the gradients of sliced matrices.
+    R is the sum of the outputs of the network made positive, as in SynFlow. A linear layer belongs
+    to attention if a module that contains it, other than the network itself, has "attention" in its
+    class name. The code identifies AutoFormer's classes by name and pools the gradients of sliced
+    matrices.
     """
     flow = probe.flow()
     attention = find_attention_weights(probe.model) & flow.keys()

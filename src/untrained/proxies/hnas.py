@@ -1,10 +1,11 @@
 """HNAS (Shu et al., NeurIPS 2022, arXiv:2201.09785): gradient metrics form one family, bound the
 generalisation error, and rank best together with the condition number of the tangent kernel.
 
-K is the tangent kernel of each sample's label output over the weights and biases of convolutions
-and linear layers, as in the authors' code. Batch norm couples its samples; `reading` says how this
-is handled (see `probe/kernels.py`; `cross` is the authors' way). SNIP and GraSP of the family are
-`snip` and `grasp`: the authors' code uses those of zero-cost-nas.
+K is the tangent kernel of the output for each sample's label, over the weights and biases of
+convolutions and linear layers, as in the authors' code. Batch norm couples the samples of a batch;
+`reading` says how this is handled (see `probe/kernels.py`; the authors' code does `cross`). The
+family also contains SNIP and GraSP, which are `snip` and `grasp` here, because the authors' code
+uses those of zero-cost-nas.
 """
 
 from math import sqrt
@@ -42,8 +43,8 @@ def grad(probe: Probe) -> float:
 
         ||(1/m) sum_i g_i||_2
 
-    Over all parameters, as in the paper. The code uses `grad_norm` of zero-cost-nas, a sum of norms
-    per layer.
+    The norm is over all parameters, as in the paper. The code uses `grad_norm` of zero-cost-nas, a
+    sum of the norms of layers.
     """
     return sqrt(sum(float(g.double().square().sum()) for g in probe.gradients.values()))
 
@@ -96,8 +97,9 @@ def ntk_condition(probe: Probe, reading: Reading = "cross") -> float:
 
         lambda_max(K) / lambda_min(K)
 
-    In float32, as in the code, the smallest eigenvalue may be negative, and so may the condition
-    number, which then wins the minimisation; ours is float64, and a singular kernel is a failure.
+    The code computes in float32, where rounding may make the smallest eigenvalue negative. Then the
+    condition number is negative too, and ranks best. We compute in float64 and report a singular
+    kernel as a failure.
     """
     return condition_number(probe.kernel("label", "layers", reading).gram())
 
@@ -123,11 +125,12 @@ def hnas(
 
         kappa / M + mu F(M^2 - nu),   F(x) = |x|                                             (Eq. 7)
 
-    M is one of the metrics (GraSP by its absolute value), kappa is `ntk_condition`. Bayesian
-    optimisation on a few short trainings finds mu and nu; with mu = 0 it is kappa / M. The text of
-    the paper defines F(x) = x^2t with t = 1, a square: `variant=square`. The code has the absolute
-    value, and so do we: with a square, few networks with a very large M decide. The code,
-    `variant=published`, computes kappa / (M + 1e-6) + mu |M^2 - nu^2|.
+    M is one of the metrics (the absolute value of GraSP), kappa is `ntk_condition`. Bayesian
+    optimisation finds mu and nu with a few short trainings; with mu = 0, the bound is kappa / M.
+    The text of the paper defines F(x) = x^2t with t = 1, a square: `variant=square`. The code has
+    the absolute value, and so do we, because with a square the few networks with a very large M
+    would decide. The formula of the code, `variant=published`, is kappa / (M + 1e-6) + mu |M^2 -
+    nu^2|.
     """
     M = abs(PROXIES[metric](probe))
     kappa = ntk_condition(probe)
@@ -162,14 +165,15 @@ def choose_mu_and_nu(
         kappa: Their condition numbers.
         share: Size of the second term of Eq. 7 relative to the first, both as medians.
         quantile: The quantile of M^2 that nu is set to.
-        variant: Formula of the second term; the published one takes the root of this nu.
+        variant: Formula of the second term. The published one squares nu, so pass it the square
+            root of the returned nu.
 
     Returns:
         mu and nu.
     """
     nu = float(np.nanquantile(M**2, quantile))
     power = 2 if variant == "square" else 1
-    # If most architectures have equal M, the distance is 0, and mu has no effect.
+    # If most architectures have the same M, the median is 0; 1 avoids a division by zero.
     distance = float(np.nanmedian(abs(M**2 - nu) ** power)) or 1.0
     mu = share * float(np.nanmedian(abs(kappa / M))) / distance
     return mu, nu

@@ -21,7 +21,7 @@ def correlate_rows(rows: Tensor) -> Tensor:
     centred = rows.double() - rows.double().mean(1, keepdim=True)
     norms = centred.norm(dim=1, keepdim=True)
     if bool((norms == 0).any()):
-        raise Unscorable("singular", "the gradient by one of the inputs is constant")
+        raise Unscorable("singular", "the gradient with respect to one of the inputs is constant")
     unit = centred / norms
     R: Tensor = (unit @ unit.mT).cpu()
     return R
@@ -36,11 +36,11 @@ def correlate_rows(rows: Tensor) -> Tensor:
     cost=2,
 )
 def jacob_cov(probe: Probe) -> float:
-    """How little the gradients by different inputs resemble each other.
+    """How little the gradients with respect to different inputs resemble each other.
 
         - sum_i [ln(v_i + k) + 1 / (v_i + k)],   v_i the eigenvalues of R, k = 1e-5
 
-    The code solves the general eigenvalue problem; ours solves the symmetric one.
+    The code uses a solver for general matrices; ours uses one for symmetric matrices.
     """
     # Rounding may make the smallest eigenvalue of a correlation matrix negative.
     v = torch.linalg.eigvalsh(correlate_rows(probe.jacobian)).clamp_min(0)
@@ -56,11 +56,11 @@ def jacob_cov(probe: Probe) -> float:
     cost=2,
 )
 def epe_nas(probe: Probe) -> float:
-    """How little the gradients by inputs of one class resemble each other.
+    """How little the gradients with respect to inputs of one class resemble each other.
 
         sum_c |s_c|,   s_c = sum_ij ln(|R_ij| + k) over the samples i, j of class c, k = 1e-5
 
-    With more than a hundred classes: s_c is divided by the number of samples of c, and the score is
+    With more than a hundred classes, s_c is divided by the number of samples of c, and the score is
     the mean over classes of sum_c' |s_c - s_c'|.
     """
     targets = probe.batch.targets

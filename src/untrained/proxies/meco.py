@@ -12,22 +12,24 @@ from untrained.probe import Probe
 from untrained.probe.features import Feature, map_by_shape
 from untrained.proxies.base import proxy, register_proxy
 
-# Version 2: the smallest eigenvalue of linearly dependent channels is exactly 0 instead of a
-# rounding error.
 PAPER = "MeCo (Jiang et al.)"
+# Since version 2, the smallest eigenvalue of linearly dependent channels is exactly 0 instead of a
+# rounding error.
+VERSION = 2
 Variant = Literal["default", "published"]
 
 
 @register_proxy
-@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3, version=2)
+@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3, version=VERSION)
 def meco(probe: Probe, variant: Variant = "default") -> float:
     """Smallest eigenvalue of the correlations between channels, summed over layers.
 
         sum_l lambda_min(P_l),   P_l the Pearson correlation matrix of the channels of one sample
 
     A constant channel has correlation 0 with every channel, itself included, as in the code. The
-    code hooks every module, so containers repeat their last child: `variant=published`; ours reads
-    leaf modules once per call. The second version of the code reads noise of 64x64, not the data.
+    code hooks every module, so a container repeats the term of its last child; `variant=published`
+    does this too. By default we read leaf modules once per call. The second version of the code
+    reads noise images of 64x64 pixels instead of the data.
     """
     features, counts = zip(*count_features(probe, variant), strict=True)
     lowest = map_by_shape([feature.matrix() for feature in features], _smallest_eigenvalues)
@@ -35,13 +37,13 @@ def meco(probe: Probe, variant: Variant = "default") -> float:
 
 
 @register_proxy
-@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3, version=2)
+@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3, version=VERSION)
 def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -> float:
     """MeCo on a few random channels of each layer, scaled to its width.
 
         sum_l (C_l / c) lambda_min(P'_l),   P'_l on c = 8 channels drawn at random
 
-    For spaces whose layers differ in width, where more channels alone make the smallest eigenvalue
+    For spaces whose layers differ in width: more channels alone make the smallest eigenvalue
     smaller.
     """
     draw = probe.generator("channels")
@@ -56,10 +58,10 @@ def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") ->
 
 
 def count_features(probe: Probe, variant: str) -> list[tuple[Feature, int]]:
-    """Return the features of a network, each with the number of times that it counts.
+    """Return the features of a network, each with the number of its terms in the sum over layers.
 
-    By default a feature counts once per leaf module that returned it; with `published`, once per
-    module, containers included.
+    By default a feature has one term per call of a leaf module that returned it; with `published`,
+    one per call of any module, containers included.
     """
     counts = []
     for feature in probe.features:
@@ -70,7 +72,7 @@ def count_features(probe: Probe, variant: str) -> list[tuple[Feature, int]]:
 
 
 def sample_channels(feature: Feature, channels: int, draw: torch.Generator) -> tuple[Tensor, int]:
-    """Draw some rows of the feature's matrix; return them and the number of all rows."""
+    """Return randomly chosen rows of the feature's matrix, and the number of all its rows."""
     matrix = feature.matrix()
     rows = torch.randperm(len(matrix), generator=draw)[:channels].to(matrix.device)
     return matrix[rows], len(matrix)
@@ -79,8 +81,8 @@ def sample_channels(feature: Feature, channels: int, draw: torch.Generator) -> t
 def _smallest_eigenvalues(X: Tensor) -> Tensor:
     """lambda_min of the correlations of rows, (k, channels, positions) -> (k,)"""
     count, channels, positions = X.shape
-    # Centred rows span at most positions - 1 dimensions, so that more channels are linearly
-    # dependent. This also spares the decomposition for the widest layers of a network.
+    # Centred rows span at most positions - 1 dimensions, so as many channels as positions are
+    # linearly dependent. This also avoids the decomposition for the widest layers of a network.
     if channels >= positions:
         return X.new_zeros(count)
     centred = X - X.mean(2, keepdim=True)
@@ -89,5 +91,5 @@ def _smallest_eigenvalues(X: Tensor) -> Tensor:
     varies = norms > 1e-6 * X.norm(dim=2, keepdim=True)
     unit = torch.where(varies, centred / norms, 0)
     lowest = torch.linalg.eigvalsh(unit @ unit.mT)[:, 0].clamp_min(0)
-    # A constant channel has no correlations, which is an eigenvalue 0.
+    # A constant channel has correlation 0 with all channels, so there is an eigenvalue 0.
     return torch.where(varies.all(1)[:, 0], lowest, 0)

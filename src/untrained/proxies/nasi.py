@@ -2,7 +2,7 @@
 initialisation, in three forms, each an approximation of the one before. There is no official code.
 
 theta are all parameters, m is the number of samples. With `reading="fixed"`, the default, batch
-statistics are constants, which makes J_i the gradient of that sample's own output; see
+statistics are constants, so J_i is the gradient of the output of sample i alone; see
 `probe/kernels.py` for the other two readings.
 """
 
@@ -20,7 +20,7 @@ def ntk_trace(probe: Probe, reading: Reading = "fixed") -> float:
 
         sum_i ||J_i||_F^2,   J_i = df(x_i)/dtheta                                            (Eq. 9)
 
-    One backward pass per output, hence fewer samples.
+    This takes one backward pass per output, so it reads fewer samples than the other forms.
     """
     return probe.kernel("all", "all", reading).trace()
 
@@ -38,7 +38,7 @@ def nasi_samples(probe: Probe, reading: Reading = "fixed") -> float:
 
         sum_i ||g_i||_2^2,   g_i = dL(f(x_i), y_i)/dtheta                                   (Eq. 11)
 
-    One backward pass for all samples.
+    This takes one backward pass for all samples.
     """
     return probe.kernel("loss", "all", reading).trace()
 
@@ -56,6 +56,6 @@ def nasi_batch(probe: Probe) -> float:
 
         ||(1/m) sum_i g_i||_2^2                                                             (Eq. 12)
 
-    The square of `grad`; NASI searches with this form.
+    This is the square of `grad`. NASI searches with this form.
     """
     return float(sum(g.double().square().sum() for g in probe.gradients.values()))

@@ -28,10 +28,10 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
 
         ln det K,   K = sum_l z_l z_l^T + (1 - z_l)(1 - z_l)^T
 
-    K counts the neurons on which two samples agree. The code hooks every module whose class has
-    ReLU in its name, so a ReLUConvBN counts its ReLU twice (about m ln 2 on NAS-Bench-201); the
-    paper counts each once, and so do we. `variant=published` counts as the code does. The code
-    reads 128 samples, we read 64; `naswot(samples=128)` reads as many as the code.
+    K counts the neurons on which two samples agree. The code hooks every module with ReLU in its
+    class name, so the ReLU of a ReLUConvBN counts twice (which adds about m ln 2 on NAS-Bench-201,
+    for m samples). The paper counts each ReLU once, and so do we; `variant=published` counts like
+    the code. The code reads 128 samples and ours 64; use `naswot(samples=128)` for as many.
     """
     agreements = []
     for code in probe.codes:
@@ -54,8 +54,8 @@ def swap(probe: Probe) -> float:
 
         |{ (z_1k, ..., z_mk) : k a neuron }|
 
-    The code draws N(0, 1) weights on a thin network and averages over 32 draws; ours reads the
-    given network.
+    The code reads a thin network with N(0, 1) weights and averages over 32 draws of them. Ours
+    reads the network as it is given.
     """
     return float(_count_patterns(probe))
 
@@ -63,11 +63,12 @@ def swap(probe: Probe) -> float:
 @register_proxy
 @proxy(paper="SWAP (Peng et al.)", aspects="expressivity, size", samples=16, layers=LAYERS)
 def swap_reg(probe: Probe, mu: float = 1000.0, sigma: float = 1e6) -> float:
-    """SWAP, preferring networks of a given size.
+    """SWAP with a preference for networks of a given size.
 
         swap exp(-(P - mu)^2 / sigma),   P the number of parameters in thousands
 
-    mu and sigma are choices of the user: the preferred size and how strictly it is preferred.
+    The user chooses mu, the preferred size in thousands of parameters, and sigma, which sets how
+    fast the score falls away from it.
     """
     thousands = probe.params / 1e3
     factor = exp(-((thousands - mu) ** 2) / sigma)
@@ -113,8 +114,8 @@ def te_nas_regions(probe: Probe) -> float:
 
         |{ (z_1i, z_2i, ...) : i a sample }|
 
-    Informative only on thin networks with many samples: on the full NAS-Bench-201 network each of
-    64 images is in its own region. The code counts on a network of one channel and 3,000 crops
+    This is informative only for thin networks and many samples: on the full NAS-Bench-201 network,
+    each of 64 images is in its own region. The code uses a network with one channel and 3,000 crops
     of 3x3 pixels.
     """
     K = torch.stack([code.agreement for code in probe.codes]).sum(0)

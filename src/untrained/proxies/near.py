@@ -1,5 +1,5 @@
-"""NEAR (Husistein, Reiher & Eckhoff, ICLR 2025, arXiv:2408.08776): how many dimensions the layers
-use, before and after their nonlinearities.
+"""NEAR (Husistein, Reiher & Eckhoff, ICLR 2025, arXiv:2408.08776): how many dimensions the outputs
+of layers use, before and after the nonlinearities.
 
 The effective rank (Roy & Vetterli) of a matrix with singular values s_k is
 
@@ -38,12 +38,12 @@ def near(probe: Probe, width: Annotated[int, Between(1, 1024)] = 512) -> float:
         sum_l erank(Z_l) + erank(H_l),   Z_l before and H_l after the nonlinearity of layer l
         erank(X) = exp(- sum_k p_k ln p_k),   p_k = s_k / sum_j s_j,   s_k singular values of X
 
-    A row is one position of one sample and has one entry per channel; of C channels, C contiguous
-    rows are used, from a random place. The code sums over all modules with weights, norms included,
-    and all modules that are nonlinearities; so do we, but we count ReLUs of the same tensor once.
-    It reads samples until there are C rows; ours reads 32, so for a wide MLP use
-    `near(samples=512)`. At most 512 channels of a layer are read. The code can average over several
-    initialisations.
+    A row is one position of one sample and has one entry per channel. For C channels, C contiguous
+    rows are read, starting at a random place. The code sums over all modules with weights, norms
+    included, and all modules that are nonlinearities. So do we, but several ReLUs of the same
+    tensor count once. The code reads samples until there are C rows. Ours reads 32 samples, so use
+    `near(samples=512)` for a wide MLP. At most 512 channels of a layer are read. The code can
+    average over several initialisations.
     """
     draw = probe.generator("rows")
     matrices = []
@@ -51,6 +51,7 @@ def near(probe: Probe, width: Annotated[int, Between(1, 1024)] = 512) -> float:
     for feature in probe.features:
         module = probe.model.get_submodule(feature.name)
         is_layer = _has_weight(module)
+        # The features of a nonlinearity are on the same axis as those of the layer before it.
         if is_layer:
             axis = -1 if isinstance(module, FEATURES_LAST) else 1
         if is_layer or _is_nonlinearity(module):
@@ -79,7 +80,7 @@ def effective_ranks(X: Tensor) -> Tensor:
 
 
 def _has_weight(module: nn.Module) -> bool:
-    """Whether a module has a weight. It is not read, because weight norm would compute it."""
+    """Whether a module has a weight. Reading `module.weight` would compute it for weight norm."""
     return "weight" in module._parameters or is_parametrized(module, "weight")
 
 
@@ -94,7 +95,7 @@ def _select_rows(feature: Tensor, axis: int, width: int, draw: torch.Generator) 
         feature: (samples, ...).
         axis: Axis of the channels.
         width: Largest number of channels and of rows.
-        draw: Chooses the place.
+        draw: Generator that chooses the first row.
     """
     if feature.ndim == 1:
         feature = feature[:, None]
@@ -102,7 +103,7 @@ def _select_rows(feature: Tensor, axis: int, width: int, draw: torch.Generator) 
     samples = positions.shape[0]
     row_count = positions.shape[:-1].numel()
     count = min(row_count, positions.shape[-1])
-    # The first row is at the beginning of a line of the feature map.
+    # The first row is the beginning of a line of the feature map.
     line = positions.shape[-2] if positions.ndim > 2 else 1
     starts = (row_count - count) // line + 1
     start = int(torch.randint(starts, (), generator=draw)) * line

@@ -2,8 +2,9 @@
 arXiv:2101.08134).
 
 W_l are the weights of convolutions, linear layers and attention projections (no biases, no norms),
-g_l is the gradient of the mean loss of one mini-batch with respect to W_l. Batch norm uses
-the statistics of the batch. All of these share one forward and one backward pass.
+g_l is the gradient of the mean loss of one mini-batch with respect to W_l. Batch norm uses the
+statistics of the batch. The metrics share one forward and one backward pass; GraSP needs further
+passes for second derivatives, and the per-sample form of SNIP for the gradients of samples.
 """
 
 from typing import Literal
@@ -24,7 +25,8 @@ def weight_gradients(probe: Probe) -> dict[str, Tensor]:
     """g_l by name of the weight"""
     gradients = {}
     for name in probe.weights:
-        if name in probe.gradients:  # frozen weights have no gradient
+        # Frozen weights have no gradient.
+        if name in probe.gradients:
             gradients[name] = probe.gradients[name]
     if not any(bool(g.any()) for g in gradients.values()):
         raise Unscorable("disconnected", "no weight receives a gradient")
@@ -38,7 +40,7 @@ def grad_norm(probe: Probe) -> float:
 
         sum_l ||g_l||_2
 
-    A sum of norms, one per layer, not the norm of the whole gradient; that one is `grad`.
+    This is a sum of norms, one per layer. The norm of the whole gradient is `grad`.
     """
     return float(sum(g.norm() for g in weight_gradients(probe).values()))
 
@@ -76,8 +78,8 @@ def plain(probe: Probe) -> float:
 
         sum_l sum W_l g_l
 
-    Batch norm makes the loss nearly independent of the scale of a weight, so the terms cancel
-    except for rounding and for layers without a norm after them. So the score says little about an
+    Batch norm makes the loss nearly independent of the scale of a weight. The terms of layers
+    before a batch norm therefore cancel, except for rounding, and the score says little about an
     architecture.
     """
     gradients = weight_gradients(probe)
@@ -98,8 +100,8 @@ def grasp(probe: Probe) -> float:
 
         - sum_l sum W_l (H g)_l
 
-    Sign and temperature as in the code of zero-cost-nas (T = 1, one iteration). H is symmetric, so
-    the sum equals that of g_l (H W)_l, which needs fewer passes.
+    Sign and temperature are those of the code of zero-cost-nas (T = 1, one iteration). H is
+    symmetric, so the sum equals that of g_l (H W)_l, which needs fewer passes.
     """
     gradients = probe.gradients
     products = probe.hessian_weights
@@ -120,10 +122,11 @@ def fisher(probe: Probe) -> float:
 
         sum_l sum_c fan_in_l (1/2m) sum_i (sum over positions of a_lc dL/da_lc)^2
 
-    The code sums over weights a value that all weights of a channel share: hence the fan-in. Its
-    loss is the mean of the batch, so values scale with 1/m^2.
+    In the code all weights of a channel share one value, and it sums over weights, hence the
+    fan-in. Its loss is the mean over the batch, so values scale with 1/m^2.
     """
-    weight_gradients(probe)  # raises if no weight receives a gradient
+    # Raises an error if no weight receives a gradient.
+    weight_gradients(probe)
     return float(sum(c.fan_in * c.saliency.square().mean(0).sum() / 2 for c in probe.channels))
 
 
@@ -134,7 +137,7 @@ def l2_norm(probe: Probe) -> float:
 
         sum_l ||W_l||_2
 
-    The code's network registers all operations of a cell, used or not, so its score is the same for
-    all of NAS-Bench-201. Our networks contain only the operations of the architecture.
+    The network in the code contains all operations of a cell, used or not, so the score is the same
+    for all of NAS-Bench-201. Our networks contain only the operations of the architecture.
     """
     return float(sum(W.norm() for W in probe.weights.values()))

@@ -53,25 +53,27 @@ def sigeo(
         FR = (1/k) sum_i (theta_k . grad L_i(theta_i))^2                          (Definition 1)
         theta_i+1 = theta_i - step grad L_i(theta_i)
 
-    k batches; mu and sigma of |grad| as in ZiCo; L_k is the loss of the last batch. Presets are the
-    paper's weights: 1, 1, 0 zero-shot; after a warm-up 1, 50, 1 in vision and 1, 1, 1 in
-    recommendation; l1, l2 and l3 override them. Between two batches, k - 1 times in all, all
-    trainable parameters of a copy of the network take a gradient step. The paper states neither the
-    size of the step nor an optimiser for vision; 0.1 is our choice.
+    There are k batches; mu and sigma are those of |grad|, as in ZiCo; L_k is the loss of the last
+    batch. The presets are the weights of the paper: 1, 1, 0 for zero-shot scores, and after a
+    warm-up 1, 50, 1 for vision and 1, 1, 1 for recommendation. The options l1, l2 and l3 override
+    them. Between two batches, k - 1 times in all, all trainable parameters of a copy of the network
+    take a gradient step. For vision the paper states neither an optimiser nor the size of the step;
+    0.1 is our choice.
 
-    Batches have 64 samples, as the paper states for its residual networks. For recommenders its
+    Batches have 64 samples, as the paper states for its residual networks. For recommenders the
     code has batches of 512: `sigeo(preset=recommendation,samples=2048)`.
 
-    With `variant=frozen` all gradients are taken at the same weights, which was the default up to
-    version 2. Then theta . grad is 0 for every weight before a batch norm, so that FR does not see
-    most layers of a convolutional network. With l2 = l3 = 0 that variant is ZiCo.
+    With `variant=frozen`, all gradients are taken at the same weights. This was the default up to
+    version 2. Then theta . grad is 0 for every weight before a batch norm, so FR ignores most
+    layers of a convolutional network. With l2 = l3 = 0 this variant is ZiCo.
 
-    Two variants follow implementations of the authors, with frozen weights. FR of the notebook,
-    `variant=notebook`, is sum_l |theta_l . sum_i g_li| + 1e-5. The recommender code,
-    `variant=published`, uses all parameters, but only the first coordinate of a layer that varies
-    (`nonzero(std)[0]`, sigma unbiased), and merges layers with equal `str`; its FR is |sum_l
-    theta_l . sum_i g_li| + 1e-10 with the weights of the last of such layers. The original also
-    takes a step of Adagrad with gradients clipped at norm 5 after each batch.
+    Two variants follow implementations of the authors, both with frozen weights. In the notebook,
+    `variant=notebook`, FR is sum_l |theta_l . sum_i g_li| + 1e-5. The recommender code,
+    `variant=published`, uses all parameters, but of each layer only the first coordinate whose
+    gradient varies (`nonzero(std)[0]`, sigma unbiased). It merges layers with equal `str`, and its
+    FR is |sum_l theta_l . sum_i g_li| + 1e-10 with the weights of the last of these layers. Unlike
+    this variant, that code also takes a step of Adagrad after each batch, with gradients clipped at
+    norm 5.
     """
     weights = []
     for preset_weight, override in zip(PRESETS[preset], (l1, l2, l3), strict=True):
@@ -81,20 +83,20 @@ def sigeo(
         parts = probe.moving_parts(batches, step)
     else:
         parts = probe.parts(batches)
-    # ln 1 = 0: if its weight is zero, the Fisher-Rao norm is not computed.
-    norm = 1.0
+    # If its weight is zero, the Fisher-Rao norm is not computed, and ln 1 = 0 stands for its term.
+    fisher_norm = 1.0
     if variant == "published":
-        ratio, norm = _recommender_terms(parts)
+        ratio, fisher_norm = _recommender_terms(parts)
     else:
         ratio = gradient_consistency(parts)
         if w2:
             if variant == "notebook":
-                norm = _notebook_fisher_rao(parts)
+                fisher_norm = _notebook_fisher_rao(parts)
             else:
-                norm = fisher_rao(parts)
-    if norm <= 0:
+                fisher_norm = fisher_rao(parts)
+    if fisher_norm <= 0:
         raise Unscorable("disconnected", "the loss does not change with the scale of the weights")
-    return w1 * ratio + w2 * log(norm) - w3 * parts[-1].loss
+    return w1 * ratio + w2 * log(fisher_norm) - w3 * parts[-1].loss
 
 
 def fisher_rao(parts: Parts) -> float:

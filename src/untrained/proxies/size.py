@@ -27,7 +27,7 @@ def flops(probe: Probe) -> float:
 @register_proxy
 @proxy(aspects="size", needs=())
 def depth(probe: Probe) -> float:
-    """The longest chain of weight matrices from input to output."""
+    """Number of weight matrices in the longest chain from input to output."""
     return probe.depth
 
 
@@ -36,12 +36,13 @@ def depth(probe: Probe) -> float:
 def random(probe: Probe) -> float:
     """A random number between 0 and 1: no useful proxy should rank worse.
 
-    Drawn from the seed and the network's weights, so the same network always gets the same number
-    and other networks get other numbers.
+    The number depends on the seed and on the weights, so a network always gets the same number, and
+    other networks get other numbers.
     """
-    content = sha256()
+    digest = sha256()
     for name, parameter in probe.model.named_parameters():
         # The first few values are enough to tell two networks apart.
         values = parameter.detach().flatten()[:16].cpu().numpy()
-        content.update(f"{name}{tuple(parameter.shape)}".encode() + values.tobytes())
-    return float(make_generator("random", probe.seed, content.hexdigest()).random())
+        digest.update(f"{name}{tuple(parameter.shape)}".encode() + values.tobytes())
+    rng = make_generator("random", probe.seed, digest.hexdigest())
+    return float(rng.random())

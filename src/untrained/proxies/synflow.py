@@ -1,7 +1,7 @@
 """SynFlow (Tanaka et al., NeurIPS 2020, arXiv:2006.05467): flow through a network made positive.
 
-R is the sum of the outputs for an input of ones when every parameter is replaced by its absolute
-value and norms are the identity, in float64. No data are needed.
+R is the sum of the outputs for an input of ones, computed in float64, after every parameter is
+replaced by its absolute value and every norm by the identity. No data are needed.
 """
 
 from typing import Literal
@@ -26,9 +26,9 @@ def synflow(probe: Probe, norms: Literal["identity", "kept"] = "identity") -> fl
 
         sum_l sum |W_l dR/dW_l|
 
-    zero-cost-nas removes batch norm from its NAS-Bench-201 network except in the two residual
-    blocks, which do not receive the flag; we remove all normalisations. `norms=kept` is its
-    `synflow_bn`.
+    zero-cost-nas removes the batch norms of its NAS-Bench-201 network, except for those in the two
+    residual blocks, which ignore the flag. We remove all norms. `norms=kept` is `synflow_bn` of
+    zero-cost-nas.
     """
     flow = probe.flow(norms == "kept")
     total = float(sum((W * g).abs().sum() for W, g in flow.values()))

@@ -13,7 +13,7 @@ from untrained.proxies import naswot  # noqa: F401 - te_nas_regions is one of th
 from untrained.proxies.base import aggregate, proxy, register_proxy
 
 # Eigenvalues of a float64 Gram matrix below this share of the largest one are rounding errors.
-SINGULAR = 1e-12
+EIGENVALUE_TOLERANCE = 1e-12
 
 
 def condition_number(K: Tensor) -> float:
@@ -22,7 +22,7 @@ def condition_number(K: Tensor) -> float:
     # `not >` is also true for NaN.
     if not eigenvalues[-1] > 0:
         raise Unscorable("disconnected", "no parameter receives a gradient")
-    if eigenvalues[0] <= SINGULAR * eigenvalues[-1]:
+    if eigenvalues[0] <= EIGENVALUE_TOLERANCE * eigenvalues[-1]:
         detail = "the tangent kernel is singular: some samples have dependent gradients"
         raise Unscorable("singular", detail)
     return float(eigenvalues[-1] / eigenvalues[0])
@@ -43,10 +43,11 @@ def te_nas_condition(probe: Probe, variant: Literal["default", "published"] = "d
         lambda_max(K) / lambda_min(K),   K_ij = J_i . J_j
         J_i: the gradient of the sum of the outputs of sample i
 
-    Default: all parameters, the statistics of batch norm held constant, one backward pass. The code
-    differentiates through the statistics with one backward pass per sample and takes every
-    parameter with "weight" in its name (`variant=published`); in float32 its smallest eigenvalue
-    may be negative, which is a failure here.
+    By default, the kernel is over all parameters, the statistics of batch norm are constants, and
+    there is one backward pass. The code uses one backward pass per sample, differentiates through
+    the statistics, and reads every parameter with "weight" in its name (`variant=published`). In
+    float32 its smallest eigenvalue may be negative; ours is computed in float64, and a singular
+    kernel is a failure.
     """
     if variant == "published":
         kernel = probe.kernel("sum", "all", "exact")
@@ -66,6 +67,6 @@ def te_nas(*relative_ranks: list[float]) -> list[float]:
 
         sum over both of rank / m,   m candidates; ties share the mean of their ranks
 
-    The paper prunes a supernet by these ranks; here they rank networks.
+    The paper uses these ranks to prune a supernet. Here they rank networks.
     """
     return [sum(candidate) for candidate in zip(*relative_ranks, strict=True)]

@@ -6,15 +6,15 @@ estimated from data; the score is high if they are of similar size.
 
 Where the paper and the authors' code differ, and what we do:
 * The paper takes a few weights per layer. The code takes the first entry of each of the first 128
-  parameters, those of norms included, and so do we. Weights of a branch that no output depends on
-  are among them and add eigenvalues of zero.
+  parameters, those of norms included, and so do we. Some of these weights may be in a branch that
+  does not affect the output; they add eigenvalues of zero.
 * The paper writes F with the covariance of the predictions, diag(p) - p p^T = L L^T. The code
   multiplies the Jacobian J by L instead of L^T, which gives J^T L^T L J, and mixes p with 5 % of
   the uniform distribution. We compute F as written.
-* The code runs batch norm on running statistics, which at initialisation make it the identity. We
-  use the statistics of the batch as constants, as in the other per-sample proxies.
-* For a single ranking, the paper adds the number of layers with weights. The code sorts by the
-  number of parameter tensors and uses the entropy only between equal ones.
+* The code runs batch norm on running statistics, which make it the identity at initialisation. We
+  treat the statistics of the batch as constants, as in the other per-sample proxies.
+* To rank networks by one number, the paper adds the number of layers with weights. The code sorts
+  by the number of parameter tensors, and by the entropy only among networks with equal numbers.
 """
 
 from typing import Annotated, Literal
@@ -28,7 +28,7 @@ from untrained.probe import Probe
 from untrained.proxies.base import proxy, register_proxy
 
 # Eigenvalues below this share of the largest one are rounding errors.
-ROUNDING = 1e-12
+EIGENVALUE_TOLERANCE = 1e-12
 
 
 @register_proxy
@@ -50,10 +50,10 @@ def vkdnw(
         lambda_k: the k-th decile of the eigenvalues of F, the Fisher information of 128 weights
 
     `variant=single` adds the number of layers with weights, as the paper does for its ranking. The
-    code multiplies by a factor of the covariance from the wrong side and runs batch norm as the
-    identity; ours is F as written, with batch norm on the statistics of the batch. The code reads
-    64 samples, we read 16. With more than 16 outputs, F is estimated from 16 random combinations of
-    them.
+    code multiplies by a factor of the covariance on the wrong side and runs batch norm as the
+    identity. We compute F as written, with batch norm on the statistics of the batch. The code
+    reads 64 samples and ours 16. With more than 16 outputs, F is estimated from 16 random
+    combinations of them.
     """
     entropy = _decile_entropy(probe.fisher[:weights, :weights])
     if variant == "single":
@@ -67,7 +67,7 @@ def _decile_entropy(F: Tensor) -> float:
         raise Unscorable("nan", "the Fisher information is not finite")
     eigenvalues = torch.linalg.eigvalsh(F)
     largest = eigenvalues[-1]
-    eigenvalues = torch.where(eigenvalues > ROUNDING * largest, eigenvalues, 0)
+    eigenvalues = torch.where(eigenvalues > EIGENVALUE_TOLERANCE * largest, eigenvalues, 0)
     levels = torch.arange(1, 10, dtype=F.dtype) / 10
     deciles = torch.quantile(eigenvalues, levels)
     total = deciles.sum()

@@ -11,7 +11,7 @@ from untrained.probe import Probe
 from untrained.proxies.base import proxy, register_proxy
 
 # Eigenvalues below this share of the largest one are rounding errors.
-SINGULAR = 1e-12
+EIGENVALUE_TOLERANCE = 1e-12
 
 
 @register_proxy
@@ -32,19 +32,21 @@ def wrcor(probe: Probe) -> float:
 
     A block is a cell, a residual block or a transformer layer; in a network without these, every
     layer is a block. Correlations that are undefined because a response is constant are left out,
-    as in the code. The code hooks every module with ReLU in its class name, so a ReLUConvBN counts
-    its ReLU twice, and takes the part of the gradient that passes through this ReLU; we read every
-    pointwise nonlinearity once and the whole gradient by its input, as in the paper.
+    as in the code. The code hooks every module with ReLU in its class name, so the ReLU of a
+    ReLUConvBN counts twice. It also uses only the part of the gradient that passes through this
+    ReLU. As in the paper, we read every pointwise nonlinearity once, and the whole gradient with
+    respect to its input.
     """
     last = max(response.block for response in probe.responses)
     samples = len(probe.batch)
-    # 2^l may overflow, so that K is computed as 2^-L K.
+    # 2^l may overflow, so 2^-L K is computed, where L is the last block. The log determinant is
+    # corrected below.
     K = torch.zeros(samples, samples, dtype=torch.float64)
     for response in probe.responses:
         for correlations in (response.activations, response.gradients):
             if correlations is not None:
                 K += 2.0 ** (response.block - last) * correlations.abs()
     eigenvalues = torch.linalg.eigvalsh(K).abs()
-    if not eigenvalues.min() > SINGULAR * eigenvalues.max():
+    if not eigenvalues.min() > EIGENVALUE_TOLERANCE * eigenvalues.max():
         raise Unscorable("singular", "two samples have the same responses")
     return float(eigenvalues.log().sum()) + samples * last * log(2)

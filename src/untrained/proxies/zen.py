@@ -34,10 +34,10 @@ def zen(
         ln mean_i ||f(x_i) - f(x_i + gamma e_i)||_1 + sum_l ln sqrt(mean of var_l)
         x, e, weights ~ N(0, 1)
 
-    f are the features before the last pooling; var_l are the variances that batch norm l divides by
-    (a norm of constant inputs is left out). The code reads running variances instead, which after
-    two passes of a fresh network are 0.81 + 0.19 var: `variant=published`. Mean over repeats (32
-    published, 1 in the published search).
+    f are the features before the last pooling; var_l are the variances of the channels in batch
+    norm l (a norm of constant inputs is left out). The code reads running variances instead, which
+    after two passes of a fresh network are 0.81 + 0.19 var: `variant=published`. The score is a
+    mean over `repeats`; the paper has 32, its search 1.
     """
     draw = probe.generator("zen")
     scores = [_score_once(probe, gamma, variant, draw) for _ in range(repeats)]

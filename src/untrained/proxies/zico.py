@@ -26,9 +26,9 @@ def zico(probe: Probe, batches: Count = 2) -> float:
 
         sum_l ln sum (mean |g_l| / sigma_l)
 
-    Mean and standard deviation over the batches (biased, as in the code). Entries with sigma = 0
-    are left out, and so are layers that have no other entries. With two batches sigma = |g_1 - g_2|
-    / 2, so single entries may dominate.
+    The mean and the standard deviation (biased, as in the code) are over the batches. Entries with
+    sigma = 0 are left out, and so are layers that have no other entries. With two batches sigma is
+    |g_1 - g_2| / 2, which may be tiny, so single entries may dominate.
     """
     return gradient_consistency(probe.parts(batches))
 

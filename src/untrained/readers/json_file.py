@@ -30,13 +30,16 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def _check_size(content: str | bytes) -> None:
-    """Reject a text that consists of little else than brackets and commas."""
+    """Reject text that consists almost entirely of brackets and commas.
+
+    Each of them may become an object that takes far more memory than one character.
+    """
     if isinstance(content, str):
         objects = content.count("{")
         arrays = content.count("[")
         values = content.count(",")
     elif not isinstance(content, bytes):
-        raise ValueError(f"it is not a text, but {type(content).__name__}")
+        raise ValueError(f"it is not text, but {type(content).__name__}")
     else:
         objects = content.count(b"{")
         arrays = content.count(b"[")

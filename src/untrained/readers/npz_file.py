@@ -94,8 +94,10 @@ def _convert_errors(path: Path) -> Iterator[None]:
 @contextmanager
 def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     if not zipfile.is_zipfile(path):
-        advice = "; for a table, type csv: or parquet: instead of npz:"
-        raise DamagedFileError(f"it is not a zip file, as numpy.savez writes{advice}")
+        raise DamagedFileError(
+            "it is not a zip file, but numpy.savez writes zip files; "
+            "for a table, type csv: or parquet: instead of npz:"
+        )
     check_zip_directory(path)
     with zipfile.ZipFile(path) as archive:
         yield archive

@@ -8,7 +8,7 @@ the few calls that plain data need. `OrderedDict` becomes a dict, and a numpy sc
 Python number.
 
 All lengths are compared with the remaining bytes of the file, and every object is charged to a
-`MemoryAllowance` that follows from the size of the file.
+`MemoryAllowance`, which grows with the size of the file.
 """
 
 import codecs
@@ -268,7 +268,7 @@ def _run_proto(machine: _Interpreter) -> None:
 
 @_operation(b"\x95")
 def _run_frame(machine: _Interpreter) -> None:
-    """Skip the length of a frame: it helps streaming readers, and here the whole file is read."""
+    """Skip the length of a frame, which only helps readers that do not read the whole file."""
     count = machine.take_number(8)
     if count > len(machine.data) - machine.position:
         raise DamagedFileError(f"it announces a frame of {count} bytes")
@@ -595,13 +595,15 @@ def _run_stack_global(machine: _Interpreter) -> None:
 @_operation(b"R")
 def _run_reduce(machine: _Interpreter) -> None:
     arguments = machine.stack.pop()
-    called = machine.stack.pop()
-    if type(called) is not GlobalName or type(arguments) is not tuple:
+    function = machine.stack.pop()
+    if type(function) is not GlobalName or type(arguments) is not tuple:
         raise DamagedFileError("it calls something that is not a function")
-    name = (called.module, called.name)
-    call = _CALLS.get(name) or machine.extension.calls.get(name)
+    key = (function.module, function.name)
+    call = _CALLS.get(key) or machine.extension.calls.get(key)
     if call is None:
-        raise RefusedFileError(f"it calls {called.module}.{called.name}, which plain data never do")
+        raise RefusedFileError(
+            f"it calls {function.module}.{function.name}, which plain data never do"
+        )
     machine.push(call(arguments, machine.allowance), _OBJECT_BYTES)
 
 
@@ -859,7 +861,10 @@ def _resolve_dtype(dtype: object) -> object:
 
 
 def _finish_dtype(pending: PendingDtype, state: object) -> PlainDtype:
-    """Read the state of a dtype: version, byte order, and six entries for structured types."""
+    """Read the state of a dtype.
+
+    It consists of version, byte order, subarray, names, fields, item size, alignment and flags.
+    """
     if type(state) is not tuple or len(state) != 8:
         raise DamagedFileError("the state of a dtype has an unknown form")
     _, byte_order, subarray, names, fields, _, _, _ = state

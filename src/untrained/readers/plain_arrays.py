@@ -36,7 +36,8 @@ def parse_dtype(code: object, byte_order: object = "<") -> PlainDtype:
     """Return the dtype with this numpy code.
 
     Raises:
-        RefusedFileError: It is not a number or short string, but for example an object or date.
+        RefusedFileError: The items are not numbers or short strings, but for example objects or
+            dates.
         DamagedFileError: The code is not text, or there is no such byte order.
     """
     code_text = _to_text(code)
@@ -64,7 +65,7 @@ def make_array(
     """Copy bytes into a new array in the byte order of this machine.
 
     Args:
-        data: The items as bytes; their number must fit the shape.
+        data: The items as bytes, as many as the shape needs.
         dtype: A `PlainDtype`.
         shape: A tuple of integers.
         allowance: Charged for the copy.
@@ -158,4 +159,4 @@ def _to_text(value: object) -> str:
         return value.decode("latin1")
     if type(value) is str:
         return value
-    raise DamagedFileError("an array has no type")
+    raise DamagedFileError("the type or the byte order of an array is not text")

@@ -39,7 +39,7 @@ def read_member(archive: zipfile.ZipFile, name: str, allowance: MemoryAllowance)
         raise DamagedFileError(f"it has no member {name}")
     member = archive.NameToInfo[name]
     check_member(member)
-    # While a member is unpacked, its parts and their sum may be in memory together.
+    # While a member is unpacked, its blocks and the joined bytes may be in memory together.
     allowance.charge(2 * member.file_size)
     with archive.open(member) as file:
         # Reading one more byte shows if the directory states too small a size.

@@ -37,7 +37,7 @@ def order_by_similarity(matrix: Sequence[Sequence[float | None]]) -> list[int]:
     groups = [[i] for i in range(len(matrix))]
     while len(groups) > 1:
         a, b = _find_closest_groups(groups, similarity)
-        # b is larger than a, so it is removed first.
+        # b is larger than a. It is removed first, so that position a stays valid.
         second = groups.pop(b)
         first = groups.pop(a)
         groups.append(_join_groups(first, second, similarity))
@@ -60,7 +60,7 @@ def _find_closest_groups(groups: list[list[int]], similarity: Floats) -> tuple[i
 
 
 def _join_groups(first: list[int], second: list[int], similarity: Floats) -> list[int]:
-    """Return both groups in a row, reversed so that their most similar ends meet."""
+    """Return both groups as one list, each reversed if that makes similar ends meet."""
     # Only four arrangements are possible, since neighbours inside a group stay neighbours.
     best = None
     joined: list[int] = []

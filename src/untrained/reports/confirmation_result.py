@@ -17,23 +17,26 @@ from untrained.runs.winner import CONFIRMATION_FILE, is_confirmation_of
 from untrained.training.recipes import Recipe
 from untrained.types import BINARY, REGRESSION, TASK_KINDS, TaskKind
 
-# Every network of a comparison is trained with the learning rate of the recipe times each of these.
+# Multiples of the recipe's learning rate that are tried for every network of a comparison.
 RATE_FACTORS = (1.0, 1 / 3, 3.0)
 
 
 def list_learning_rates(recipe: Recipe) -> tuple[float, ...]:
-    """Return the learning rates that each network of a comparison chooses from."""
+    """Return the learning rates that are tried for every network of a comparison."""
     # Rounded, so that 0.12 / 3 is 0.04.
     return tuple(float(f"{factor * recipe.rate:.4g}") for factor in RATE_FACTORS)
 
 
-# The best architecture of the short trainings, in a comparison with hand-designed networks. Run
-# folders contain this name.
-SEARCHED = "found"
+# The name of the best architecture of the short trainings in a comparison with hand-designed
+# networks. Run folders contain this text.
+BEST_OF_SEARCH = "found"
 
 
-def list_reference_columns(kind: TaskKind) -> tuple[str, ...]:
-    """Return the headings of the comparison with hand-designed networks, after their names."""
+def list_comparison_columns(kind: TaskKind) -> tuple[str, ...]:
+    """Return the column headings of the comparison with hand-designed networks.
+
+    The first column of the table contains the names of the networks and is not included.
+    """
     difference = "Difference to winner"
     if kind == REGRESSION:
         difference = "Squared error minus that of winner"
@@ -53,7 +56,7 @@ class DesignResult:
     """The result of one network in the comparison with hand-designed networks.
 
     Attributes:
-        name: `SEARCHED`, or the name of the hand-designed network.
+        name: `BEST_OF_SEARCH`, or the name of the hand-designed network.
         params: Number of parameters.
         val_loss: Loss on the validation part: log loss, or the squared error of standardised
             labels.
@@ -65,8 +68,8 @@ class DesignResult:
         error: Why the training failed; empty if it succeeded.
         rate: The learning rate that was best on the validation part.
         violation: Why a limit of the search keeps it from winning; empty if none does.
-        limit_values: Its values for the limits of the search, by limit; None for unknown ones.
-            Empty for the best architecture.
+        limit_values: Its parameters, latency and so on, by the name of the limit of the search;
+            None for a value that is not known. Empty for `BEST_OF_SEARCH`.
     """
 
     name: str
@@ -83,7 +86,7 @@ class DesignResult:
     limit_values: dict[str, float | None] = field(default_factory=dict)
 
     def format_cells(self, kind: TaskKind, label_std: float) -> list[str]:
-        """Return one text per column of `list_reference_columns`; empty without a number.
+        """Return one text per column of `list_comparison_columns`; empty where a number is missing.
 
         Args:
             kind: What the networks predict.
@@ -105,7 +108,7 @@ class DesignResult:
     def describe(self, kind: TaskKind, label_std: float) -> str:
         """Return the name, with the difference in loss in brackets."""
         name = self.name
-        if name == SEARCHED:
+        if name == BEST_OF_SEARCH:
             name = "the best network that the search found"
         return f"{name} ({self._format_difference(kind, label_std)})"
 
@@ -127,13 +130,14 @@ def format_loss(loss: float, kind: TaskKind, label_std: float) -> str:
     return f"{loss:.4f}"
 
 
-def describe_designs(
+def describe_comparison(
     entries: Sequence[DesignResult], kind: TaskKind = BINARY, label_std: float = 1.0
 ) -> str:
     """Return a sentence that compares the winner with all other networks.
 
     Args:
-        entries: The results. That of the winner has no difference to the winner.
+        entries: The results. Those of the winner and of failed trainings have no `excess_loss`
+            and are not mentioned.
         kind: What the networks predict.
         label_std: Standard deviation of the label of a regression.
 
@@ -206,7 +210,7 @@ class Confirmation:
     @property
     def columns(self) -> tuple[str, ...]:
         """Headings of the comparison with hand-designed networks."""
-        return list_reference_columns(self.kind)
+        return list_comparison_columns(self.kind)
 
     def format_cells(self, entry: DesignResult) -> list[str]:
         """Return one text per heading in `columns`."""
@@ -220,7 +224,7 @@ class Confirmation:
     @property
     def winner_entry(self) -> DesignResult | None:
         """The result of the winner among `entries`; None without them."""
-        name = self.reference or SEARCHED
+        name = self.reference or BEST_OF_SEARCH
         for entry in self.entries:
             if entry.name == name:
                 return entry
@@ -232,7 +236,7 @@ class Confirmation:
         proxy = self.groups[0].name
         quality = self.kind.quality_title
         sentences = [contrast.describe(proxy, quality) for contrast in self.contrasts]
-        comparison = describe_designs(self.entries, self.kind, self.label_std)
+        comparison = describe_comparison(self.entries, self.kind, self.label_std)
         if comparison:
             sentences.append(comparison)
         if self.constant:
@@ -243,7 +247,7 @@ class Confirmation:
     def winner_text(self) -> str:
         """The result of the winner and how it was selected, without a full stop."""
         if self.reference:
-            return self._describe_design()
+            return self._describe_winning_design()
         selections = []
         for name in self.selected_by:
             selections.append("at random" if name == "random" else f"by {name}")
@@ -255,7 +259,7 @@ class Confirmation:
             f"which was selected {selection}"
         )
 
-    def _describe_design(self) -> str:
+    def _describe_winning_design(self) -> str:
         """Return the result of the hand-designed network that won, without a full stop."""
         text = (
             f"The winner of this run is {self.reference}, a hand-designed network: trained on all "
@@ -263,14 +267,14 @@ class Confirmation:
         )
         losses = {entry.name: entry.val_loss for entry in self.entries}
         reference_loss = losses.get(self.reference)
-        found_loss = losses.get(SEARCHED)
+        search_loss = losses.get(BEST_OF_SEARCH)
         if reference_loss is None:
             return text
         text = f"{text}, {format_loss(reference_loss, self.kind, self.label_std)}"
-        if found_loss is None:
+        if search_loss is None:
             return f"{text}; the training of the best network that the search found failed"
-        found_text = format_loss(found_loss, self.kind, self.label_std)
-        return f"{text} instead of the {found_text} of the best network that the search found"
+        search_text = format_loss(search_loss, self.kind, self.label_std)
+        return f"{text} instead of the {search_text} of the best network that the search found"
 
     def save(self, folder: Path) -> "Confirmation":
         """Write `confirmed.json` into a run folder; return the confirmation itself."""
@@ -302,8 +306,8 @@ class Confirmation:
             facts["contrasts"] = tuple(Contrast(**row) for row in facts["contrasts"])
             entries = []
             for row in facts.get("entries", ()):
+                # Earlier versions only supported binary labels, and called the quality AUC.
                 for name in ("auc", "val_auc"):
-                    # The names of earlier versions, which knew binary labels only.
                     if name in row:
                         row[name.replace("auc", "quality")] = row.pop(name)
                 entries.append(DesignResult(**row))

@@ -42,8 +42,8 @@ class RoundResult:
     """The training of one network in one round.
 
     Attributes:
-        epochs: Number of epochs that were trained in this round. It is no whole number if the
-            training was stopped because it took too long.
+        epochs: Number of epochs that were trained in this round. It is not a whole number if
+            the training was stopped because it took too long.
         samples: Number of training samples.
         seconds: Duration of the training.
         accuracy: Fraction of the validation samples that are classified correctly after the round.
@@ -130,11 +130,12 @@ class Contest:
     Attributes:
         winner: The architecture of the winner.
         winner_number: Number of the winning entry.
-        entries: All entries. Those that trained longer come first; of these, the more accurate.
+        entries: All entries, sorted by the number of finished rounds and then by accuracy, highest
+            first. Entries that failed come last.
         tied: Numbers of the entries that the validation samples cannot distinguish from the most
             accurate one, including that one.
         rounds: Number of rounds.
-        train_samples: Number of training samples, which is at least that of every round.
+        train_samples: Number of training samples; a round may use fewer.
         val_samples: Number of validation samples.
         recipe: What to type for the recipe.
         data: Name of the data.
@@ -222,7 +223,7 @@ class Contest:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Whether the proxy helped on these data: a sentence per group that it is compared with.
+        """Whether the proxy helped on these data, in one sentence per comparison with a group.
 
         The results are those of the first round, in which all entries are trained for equal time.
         """
@@ -319,26 +320,26 @@ def _compare_in_words(group: TrainedGroup, other: TrainedGroup, other_text: str)
 
 
 def _check_contest(contest: Contest) -> None:
-    """Check numbers that may come from a damaged file.
+    """Check values that may come from a damaged file.
 
     Raises:
-        ValueError: A number is impossible.
-        TypeError: A number is something else.
+        ValueError: A number is impossible, or the winner was not trained.
+        TypeError: A value has the wrong type.
     """
     if not isinstance(contest.winner, str):
         raise TypeError(f"its winner is {contest.winner!r}")
     if contest.val_samples < 1:
         raise ValueError(f"val_samples is {contest.val_samples}")
     for entry in contest.entries:
-        sizes = [entry.rate, entry.params or 0, entry.latency or 0.0]
+        numbers = [entry.rate, entry.params or 0, entry.latency or 0.0]
         for result in entry.rounds:
-            sizes += [result.epochs, result.seconds]
+            numbers += [result.epochs, result.seconds]
             if not 0 <= result.accuracy <= 1:
                 raise ValueError(f"the accuracy of entry {entry.number} is {result.accuracy}")
-        if not all(0 <= size < inf for size in sizes):
+        if not all(0 <= number < inf for number in numbers):
             raise ValueError(f"a number of entry {entry.number} is impossible")
         if not all(isinstance(text, str) for text in (entry.arch, entry.error, *entry.selections)):
-            raise TypeError(f"a text of entry {entry.number} is something else")
+            raise TypeError(f"a text of entry {entry.number} is not a string")
     winner = contest.winning_entry
     if winner.arch != contest.winner or winner.accuracy is None:
         raise ValueError("its winner was not trained")

@@ -10,8 +10,8 @@ from untrained.formatting import format_fixed
 from untrained.runs.ranking import compute_t_quantile
 from untrained.seeds import make_generator
 
-# If there are at most this many ways to split the results into two groups, all are compared, else
-# this many random ones.
+# A permutation test examines all splits of the results into two groups if there are at most this
+# many, else this many random splits.
 MAX_SPLITS = 20_000
 
 
@@ -46,8 +46,8 @@ class Contrast:
         difference: Mean of the proxy's group minus mean of the other group.
         low: Lower end of the 95 % interval of the difference; None with one training per group.
         high: Upper end of the interval.
-        p: p-value of a permutation test: the fraction of random splits of all results into two
-            groups whose means differ at least as much.
+        p: p-value of a permutation test, see `compute_permutation_p`; None if a group has fewer
+            than two results.
         shared: Number of architectures that are in both groups.
     """
 
@@ -59,10 +59,10 @@ class Contrast:
     shared: int
 
     def format_interval(self) -> str:
-        """Return the 95 % interval of how much better or worse, whichever is the case.
+        """Return the 95 % interval of the difference in the direction of the difference.
 
-        A sentence says "4.0 points lower", so its interval is "2.0 to 6.0", not "-6.0 to -2.0". The
-        text is empty if there is no interval.
+        A sentence says "4.0 points lower", so the interval in it is "2.0 to 6.0", not "-6.0 to
+        -2.0". The text is empty if there is no interval.
         """
         if self.low is None or self.high is None:
             return ""
@@ -133,8 +133,9 @@ def compare_groups(first: TrainedGroup, other: TrainedGroup) -> Contrast:
 def compute_permutation_p(a: Sequence[float], b: Sequence[float]) -> float | None:
     """Return the p-value of a permutation test of the difference of two means.
 
-    It is the share of all splits into groups of these sizes whose means differ at least as much.
-    None if a group has fewer than two values.
+    All values are split into two groups of the same sizes in every possible way, or in many random
+    ways. The p-value is the fraction of splits in which the means differ at least as much as in the
+    original groups. It is None if a group has fewer than two values.
     """
     n = len(a)
     m = len(b)
@@ -150,11 +151,11 @@ def compute_permutation_p(a: Sequence[float], b: Sequence[float]) -> float | Non
             splits.append(set(rng.permutation(n + m)[:n].tolist()))
     observed = abs(fmean(a) - fmean(b))
     total = sum(values)
-    as_large = 0
+    extreme_count = 0
     for split in splits:
         inside = sum(values[index] for index in split)
         difference = abs(inside / n - (total - inside) / m)
         # Rounding must not exclude the observed split itself.
         if difference >= observed - 1e-9:
-            as_large += 1
-    return as_large / len(splits)
+            extreme_count += 1
+    return extreme_count / len(splits)

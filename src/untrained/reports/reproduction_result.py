@@ -14,7 +14,7 @@ from untrained.files import read_result_file, write_atomically, write_result_fil
 RESULT_FILE = "reproduction.json"
 COLUMN_TITLES = ("what", "paper", "ours", "95 %", "\u00b1 seeds", "difference", "note")
 
-# Which of two numbers is the better one; "" if neither is, as for a number of parameters.
+# Which numbers are better; "" if neither higher nor lower is, as for a number of parameters.
 Better = Literal["higher", "lower", ""]
 # How our number compares with the published one.
 Verdict = Literal["at or above", "within", "below", "outside", "no value"]
@@ -32,10 +32,11 @@ class TableLine:
         high: Upper end of that interval.
         spread: Standard deviation of our number over seeds.
         note: A remark, such as how many networks have no score.
-        better: Which numbers are better; None for what the experiment says about all its lines.
-        alternative: Whether another line has the same published number, and this one is a variant
-            that is not counted.
-        stated_verdict: The verdict that a page states about a number whose interval was not kept.
+        better: Which numbers are better; None for the default of the experiment.
+        alternative: Whether this line is a variant of another line with the same published number.
+            Variants have no verdict.
+        stated_verdict: A verdict that replaces the computed one, for an older number whose interval
+            was not kept.
     """
 
     what: str
@@ -65,11 +66,11 @@ class TableLine:
 
     @property
     def verdict(self) -> Verdict | None:
-        """How our number compares with the published one; None if that is missing or not counted.
+        """How our number compares with the published one.
 
-        `at or above` means at least as good, so a lower error is `at or above`. `within` means that
-        ours is worse and the published number is in our interval. Where neither side is better, a
-        number outside the interval is `outside`.
+        `at or above` means at least as good, so a lower error is `at or above`. Otherwise our
+        number is `within` if the published number is in our interval, else `below`; or `outside` if
+        neither higher nor lower is better. None for a variant, or without a published number.
         """
         if self.published is None or self.alternative:
             return None
@@ -207,11 +208,11 @@ class ReproductionResult:
 
     def format_body(self) -> str:
         """Return the command, the numbers and the deviations as Markdown without a title."""
-        filled = self.find_filled_columns()
+        filled_columns = self.find_filled_columns()
         table = []
         for row in [COLUMN_TITLES, ("---",) * len(COLUMN_TITLES), *self.format_lines()]:
             # A bar would end the cell of a Markdown table.
-            cells = [row[column].replace("|", "\\|") for column in filled]
+            cells = [row[column].replace("|", "\\|") for column in filled_columns]
             table.append(f"| {' | '.join(cells)} |")
         parts = [
             f"```\n{self.command}\n```",

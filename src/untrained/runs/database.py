@@ -153,24 +153,25 @@ def _copy_consistently(path: Path) -> sqlite3.Connection:
 
 
 def _describe_files(path: Path) -> tuple[object, ...]:
-    """Return facts that change when another program writes the file or creates a `-wal` file."""
+    """Return values that change when another program writes the file or creates a `-wal` file."""
     status = path.stat()
     has_wal = _add_suffix(path, "-wal").exists()
     return status.st_ino, status.st_size, status.st_mtime_ns, has_wal
 
 
 def _copy(path: Path) -> sqlite3.Connection:
+    """Copy a database into memory, with the journal that a killed process may have left."""
     wal = _add_suffix(path, "-wal")
     if wal.exists() and _add_suffix(path, "-shm").exists():
         # Another process may be writing. SQLite's own locks then give one consistent state.
         try:
-            return _load(path, "mode=ro")
+            return _copy_through_sqlite(path, "mode=ro")
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise
     journal = _add_suffix(path, "-journal")
     if not wal.exists() and not journal.exists():
-        return _load(path, "mode=ro&immutable=1")
+        return _copy_through_sqlite(path, "mode=ro&immutable=1")
     # A process was killed. SQLite must merge the journal that it left, so it does that in a copy.
     with TemporaryDirectory() as folder:
         copy = Path(folder, "store.sqlite")
@@ -178,11 +179,16 @@ def _copy(path: Path) -> sqlite3.Connection:
             source = _add_suffix(path, suffix)
             if source.exists():
                 shutil.copyfile(source, _add_suffix(copy, suffix))
-        return _load(copy, "mode=rw")
+        return _copy_through_sqlite(copy, "mode=rw")
 
 
-def _load(path: Path, options: str) -> sqlite3.Connection:
-    """Copy a consistent state of a database into memory."""
+def _copy_through_sqlite(path: Path, options: str) -> sqlite3.Connection:
+    """Let SQLite copy a consistent state of a database into memory.
+
+    Args:
+        path: The database.
+        options: Options of SQLite for opening it, such as "mode=ro".
+    """
     memory = sqlite3.connect(":memory:")
     try:
         with closing(_connect(path, options)) as source:

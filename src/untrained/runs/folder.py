@@ -34,7 +34,7 @@ DEFAULT_CONFIRMATIONS = 5  # networks per group on tables
 DEFAULT_CONTEST_SIZE = 3  # networks per group in a contest, which also has known designs
 PICTURE_SOURCES = ("folder", "images", "npz")
 _PACKAGES = ("torch", "numpy")
-# Facts that only earlier versions wrote.
+# Facts in `run.json` that only earlier versions wrote.
 _FORMER_FACTS = ("settings", "question")
 # Defaults, which are left out of the name of a default folder.
 _DEFAULT_WORDS = ("seed0", "x1", "cpu")
@@ -59,11 +59,11 @@ class RunFolder:
         search_key: Fingerprint of everything that decides which records the ranking uses, see
             `compute_search_key`.
         wall_seconds: Total time of all sessions.
-        warm_up_seconds: The part of it that warmed up a supernet.
-        strategy_seconds: The part of it that the strategy spent on its own steps.
+        warm_up_seconds: The part of `wall_seconds` that was spent on the warm-up of a supernet.
+        strategy_seconds: The part of `wall_seconds` that the strategy spent on its own steps.
         ended: Why the last session ended.
-        max_trained_flops: Limit on the multiply-adds of the proposed architectures, so that there
-            is time to train the winner; None if the time sets no such limit.
+        max_trained_flops: Limit on the multiply-adds of the proposed architectures, which leaves
+            enough time to train the winner; None if there is no such limit.
         limits: For each limit, how many architectures it rejected and the value of the best one.
         workers: How each worker spent its time, over all sessions.
         versions: Versions of the packages that affect the numbers.
@@ -171,10 +171,10 @@ class RunFolder:
         """
         if not (self.folder / RUN_FILE).exists():
             return self
-        before = RunFolder.read(self.folder)
-        if self.describe_search() != before.describe_search():
-            if before.has_records():
-                changes = self.describe_changes(before)
+        earlier = RunFolder.read(self.folder)
+        if self.describe_search() != earlier.describe_search():
+            if earlier.has_records():
+                changes = self.describe_changes(earlier)
                 raise UsageError(
                     f"{self.folder} holds another run, with {changes}; "
                     f"for this one add --run {find_free_folder(self.folder)}"
@@ -183,15 +183,15 @@ class RunFolder:
             return self
         return replace(
             self,
-            wall_seconds=before.wall_seconds,
-            warm_up_seconds=before.warm_up_seconds,
-            strategy_seconds=before.strategy_seconds,
-            workers=before.workers,
-            max_trained_flops=before.max_trained_flops,
-            known_designs=before.known_designs,
-            data_title=before.data_title,
+            wall_seconds=earlier.wall_seconds,
+            warm_up_seconds=earlier.warm_up_seconds,
+            strategy_seconds=earlier.strategy_seconds,
+            workers=earlier.workers,
+            max_trained_flops=earlier.max_trained_flops,
+            known_designs=earlier.known_designs,
+            data_title=earlier.data_title,
             # The new search key is known only after the warm-up, which may take long.
-            search_key=before.search_key,
+            search_key=earlier.search_key,
         )
 
     def describe_search(self) -> dict[str, object]:
@@ -205,8 +205,9 @@ class RunFolder:
     def compute_search_key(self, requests: Iterable[ScoreRequest]) -> str:
         """Return a fingerprint of everything that decides which records the ranking uses.
 
-        The store may hold other records too: it is kept when the budget or the content of the data
-        changes, and other stores can be merged into it. So it lists the records of each key.
+        A store may also hold records of other searches: it is kept when the budget or the content
+        of the data changes, and other stores can be merged into it. So it lists which records
+        belong to which search key.
 
         Args:
             requests: The requests for one architecture, which identify proxies, data and weights.
@@ -218,7 +219,7 @@ class RunFolder:
         top = None
         if config.stable:
             top = config.top
-        stops = [
+        stopping_rules = [
             config.budget,
             config.time,
             config.effort,
@@ -227,19 +228,20 @@ class RunFolder:
             config.confirm,
         ]
         keys = [astuple(request.key) for request in requests]
-        text = json.dumps([self.describe_search(), stops, keys], sort_keys=True)
+        text = json.dumps([self.describe_search(), stopping_rules, keys], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:16]
 
-    def describe_changes(self, before: "RunFolder") -> str:
+    def describe_changes(self, earlier: "RunFolder") -> str:
         """Describe how an earlier run differs, such as "seed 3 (now 0)"."""
-        old = before.describe_search()
+        earlier_search = earlier.describe_search()
         changes = []
         for name, value in self.describe_search().items():
-            if value != old[name] and name != "code":
-                changes.append(f"{name} {old[name]!r} (now {value!r})")
+            earlier_value = earlier_search[name]
+            if value != earlier_value and name != "code":
+                changes.append(f"{name} {earlier_value!r} (now {value!r})")
         # Different files have different names, which are listed above.
         user_code = self.config.list_user_code()
-        if self.code != before.code and user_code == before.config.list_user_code():
+        if self.code != earlier.code and user_code == earlier.config.list_user_code():
             files = dict.fromkeys(str(Path(name.rpartition(":")[0])) for name in user_code)
             changes.append(f"an earlier version of {' or '.join(files)}")
         return ", ".join(changes)
@@ -254,8 +256,8 @@ class RunFolder:
     ) -> "RunFolder":
         """Return the run after one more session.
 
-        A session that was killed did not add its time to `wall_seconds`. The warm-up and the steps
-        of the strategy that it finished are logged, so their time is added here.
+        A session that is killed cannot add its time to `wall_seconds`. But it has logged the
+        warm-up and the finished steps of the strategy, so the next session adds their time here.
 
         Args:
             workers: How each worker spent its time, as rows.
@@ -267,20 +269,20 @@ class RunFolder:
         totals = {row["worker"]: row for row in self.workers}
         for row in workers:
             total = dict(row)
-            earlier = totals.get(row["worker"], {})
+            earlier_total = totals.get(row["worker"], {})
             for name, value in row.items():
                 if name != "worker":
-                    total[name] = value + earlier.get(name, 0)
+                    total[name] = value + earlier_total.get(name, 0)
             totals[row["worker"]] = total
         strategy_seconds = self.strategy_seconds
-        lost_seconds = 0.0
+        killed_step_seconds = 0.0  # steps of killed sessions, which `wall_seconds` lacks
         if step_log:
             strategy_seconds = step_log.seconds
-            lost_seconds = max(0.0, step_log.earlier_seconds - self.strategy_seconds)
+            killed_step_seconds = max(0.0, step_log.earlier_seconds - self.strategy_seconds)
         new_warm_up_seconds = warm_up_seconds - self.warm_up_seconds
         return replace(
             self,
-            wall_seconds=self.wall_seconds + new_warm_up_seconds + lost_seconds + seconds,
+            wall_seconds=self.wall_seconds + new_warm_up_seconds + killed_step_seconds + seconds,
             warm_up_seconds=warm_up_seconds,
             strategy_seconds=strategy_seconds,
             workers=list(totals.values()),
@@ -296,22 +298,22 @@ class RunFolder:
         """Return why the last session ended early; an empty string if it finished.
 
         Args:
-            has_best: Whether an architecture was ranked. A search that was stopped during its
-                reference sample has none yet.
+            has_best: Whether any architecture is ranked. None is if the search was stopped while it
+                measured its reference sample.
         """
         config = self.config
-        kept = "the best so far is kept"
+        kept_results = "the best so far is kept"
         if not has_best:
-            kept = "what was measured is kept"
+            kept_results = "what was measured is kept"
         time = config.time or EFFORTS.get(config.effort, "")
         if self.ended == "time" and config.confirm:
             return f"Scoring stopped when its share of the time limit ({time}) was used."
         sentences = {
-            "time": f"Stopped after {time}: {kept}, and the same command resumes.",
+            "time": f"Stopped after {time}: {kept_results}, and the same command resumes.",
             "stable": f"Stopped because the best {config.top} have not changed for {config.stable} "
             "new architectures.",
             "exhausted": "There are no more architectures to score.",
-            "interrupted": f"Stopped by Ctrl-C: {kept}, and the same command resumes.",
+            "interrupted": f"Stopped by Ctrl-C: {kept_results}, and the same command resumes.",
         }
         return sentences.get(self.ended, "")
 
@@ -414,16 +416,17 @@ class RunFolder:
             raise UsageError(
                 f"{path} is damaged: {error}; delete the folder, or choose another --run"
             ) from error
+        # Raised here, because the handler above would report a damaged file.
         raise UsageError(
             f"{path} was written by an earlier version of untrained; choose another --run"
         )
 
 
 def get_default_confirmations(data: str) -> int:
-    """Return the default number of networks per group that short trainings confirm.
+    """Return the default number of networks per group in the short trainings after a search.
 
-    Confirmation is worth its time only for the user's own data. For other data sets, it is known
-    how well the proxies rank.
+    They are worth their time only on the user's own data. For other data sets, it is known how well
+    the proxies rank.
     """
     kind = data.partition(":")[0]
     if kind in PICTURE_SOURCES:
@@ -434,9 +437,10 @@ def get_default_confirmations(data: str) -> int:
 
 
 def get_default_effort(data: str) -> str:
-    """Return the default effort of a search with a contest: "quick" on pictures of the user.
+    """Return the default effort of a search: "quick" on the user's own pictures, else none.
 
-    On tables, the confirmation has its own length.
+    A search on pictures ends with a contest, which takes as much time as it is given. Searches on
+    tables end with a confirmation, which has a length of its own.
     """
     if data.partition(":")[0] in PICTURE_SOURCES:
         return "quick"

@@ -72,13 +72,13 @@ def export_study(path: str | Path, out: str | Path) -> int:
         if out.resolve() == store.path.resolve():
             raise UsageError(f"{out} is the store of the run; choose another file")
         run = RunFolder.read(store.path.parent)
-        ranked = rank_run(run, read_records(run, store))
-    if not ranked.records:
+        run_ranking = rank_run(run, read_records(run, store))
+    if not run_ranking.records:
         raise UsageError(f"{path} has no records, so there is nothing to write")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with replace_atomically(out) as part:
-            return _write_study(optuna, part, run, ranked)
+            return _write_study(optuna, part, run, run_ranking)
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error}") from error
 
@@ -95,9 +95,9 @@ def _import_optuna() -> ModuleType:
     return module
 
 
-def _write_study(optuna: ModuleType, file: Path, run: RunFolder, ranked: RunRanking) -> int:
+def _write_study(optuna: ModuleType, file: Path, run: RunFolder, run_ranking: RunRanking) -> int:
     """Write the study to a file and return the number of trials."""
-    records = ranked.records
+    records = run_ranking.records
     archs = list(dict.fromkeys(record.arch for record in records))
     parameters = {arch: list_parameters(arch) for arch in archs}
     occurring_values = collect_values(parameters.values())
@@ -106,8 +106,8 @@ def _write_study(optuna: ModuleType, file: Path, run: RunFolder, ranked: RunRank
     for name, occurring in occurring_values.items():
         options = known_options.get(name, ChoiceOptions())
         distributions[name] = _make_distribution(optuna, options, occurring)
-    objectives = list_objectives(run, ranked)
-    trials = _make_trials(optuna, ranked, parameters, distributions, objectives)
+    objectives = list_objectives(run, run_ranking)
+    trials = _make_trials(optuna, run_ranking, parameters, distributions, objectives)
 
     def connect() -> sqlite3.Connection:
         # A path inside a URL would need quoting. The file is complete or deleted, so waiting for
@@ -144,14 +144,14 @@ def _write_study(optuna: ModuleType, file: Path, run: RunFolder, ranked: RunRank
 
 def _make_trials(
     optuna: ModuleType,
-    ranked: RunRanking,
+    run_ranking: RunRanking,
     parameters: Mapping[Arch, Genes],
     distributions: Mapping[str, object],
     objectives: Sequence[Objective],
 ) -> list[object]:
     """Return one trial per architecture, in the order of `parameters`."""
-    attributes = collect_attributes(ranked.records)
-    failures = dict(ranked.ranking.failed)
+    attributes = collect_attributes(run_ranking.records)
+    failures = dict(run_ranking.ranking.failed)
     trials = []
     for arch, genes in parameters.items():
         own_attributes = {"arch": str(arch), **attributes[arch]}
@@ -174,7 +174,6 @@ def _make_trials(
             user_attrs=own_attributes,
         )
         trials.append(trial)
-
     return trials
 
 
@@ -190,7 +189,7 @@ def list_parameters(arch: Arch) -> Genes:
 
 
 def collect_values(parameters: Iterable[Genes]) -> dict[str, list[Choice]]:
-    """Return the values of every parameter that occur, sorted."""
+    """Return the values that occur in the run, sorted, by name of the parameter."""
     # The keys of the inner dictionaries are an ordered set.
     values_by_name: dict[str, dict[Choice, None]] = {}
     for own_parameters in parameters:
@@ -210,7 +209,8 @@ def read_options(run: RunFolder, archs: Iterable[Arch]) -> dict[str, Options]:
     """Return the options of the choices of a run, by name.
 
     Args:
-        run: The run. Its space is the user's code only if the user has named it on this machine.
+        run: The run. A space in a file of the user is loaded only if the user has named the file
+            on this machine before.
         archs: The architectures of the run.
 
     Returns:
@@ -266,7 +266,7 @@ def join_options(first: Options, second: Options) -> Options:
     values: dict[Choice, None] = {}
     for options in (first, second):
         if isinstance(options, ChoiceOptions):
-            values.update(dict.fromkeys(options.list_spread()))
+            values.update(dict.fromkeys(options.list_representative_values()))
     return ChoiceOptions(values)
 
 
@@ -282,7 +282,7 @@ def _make_distribution(optuna: ModuleType, options: Options, values: Sequence[Ch
     if isinstance(options, ChoiceOptions) or any(options.find(value) is None for value in values):
         all_values = list(values)
         if isinstance(options, ChoiceOptions):
-            all_values += options.list_spread()
+            all_values += options.list_representative_values()
         return distributions.CategoricalDistribution(_sort_values(dict.fromkeys(all_values)))
     if isinstance(options, IntRange):
         step = int(options.step or 1)
@@ -290,16 +290,16 @@ def _make_distribution(optuna: ModuleType, options: Options, values: Sequence[Ch
     return distributions.FloatDistribution(options.low, options.last, options.log, options.step)
 
 
-def list_objectives(run: RunFolder, ranked: RunRanking) -> list[Objective]:
-    """Return the objectives of a study: the ranking proxy first, then what it is weighed against.
+def list_objectives(run: RunFolder, run_ranking: RunRanking) -> list[Objective]:
+    """Return the objectives of a study: the ranking proxy, then those that it is weighed against.
 
-    These are the other objectives of the strategy, the number of parameters and the latency.
-    Optuna needs all objectives of a complete trial, so one that is not known for every ranked
-    architecture is left out; its values are still user attributes.
+    The latter are the other objectives of the strategy, the number of parameters and the latency.
+    A complete trial of Optuna needs a value for every objective. An objective that is not known for
+    every ranked architecture is therefore left out; its values are still user attributes.
     """
-    proxies = {record.measure: record.proxy for record in ranked.records}
-    scores = {standing.arch: standing.score for standing in ranked.ranking.standings}
-    # Without a single score, the measure may be missing in the records.
+    proxies = {record.measure: record.proxy for record in run_ranking.records}
+    scores = {standing.arch: standing.score for standing in run_ranking.ranking.standings}
+    # If no architecture has a score, the records may lack the measure.
     ranking_name = proxies.get(run.measure, run.measure.rpartition("@")[0])
     objectives = [Objective(ranking_name, run.higher_is_better, scores)]
 
@@ -311,7 +311,7 @@ def list_objectives(run: RunFolder, ranked: RunRanking) -> list[Objective]:
             directions.setdefault(measure, False)
     directions.pop(run.measure, None)
     for measure, higher_is_better in directions.items():
-        means = _compute_means(ranked.records, measure)
+        means = _compute_means(run_ranking.records, measure)
         if measure in proxies and means.keys() >= scores.keys():
             objectives.append(Objective(proxies[measure], higher_is_better, means))
     return objectives

@@ -125,7 +125,7 @@ def rank_records(
     for arch, own_records in by_arch.items():
         if arch in excluded:
             continue
-        failure = _find_failure(own_records)
+        failure = _find_first_failure(own_records)
         if failure is None:
             standings.append(_make_standing(arch, own_records))
         else:
@@ -141,7 +141,7 @@ def rank_records(
     return Ranking(_mark_ties(standings, by_arch), tuple(failed))
 
 
-def _find_failure(records: Sequence[Record]) -> Failure | None:
+def _find_first_failure(records: Sequence[Record]) -> Failure | None:
     for record in records:
         if record.error:
             return record.error
@@ -212,18 +212,18 @@ def compute_t_quantile(count: int) -> float:
     return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
 
 
-def choose_winner(ranked: Sequence[str], confirmed: str | None) -> str | None:
+def choose_winner(ranked_names: Sequence[str], confirmed_name: str | None) -> str | None:
     """Return the winner of a run: the confirmed architecture, else the first of the ranking.
 
     Args:
-        ranked: Architectures of the ranking, best first.
-        confirmed: The architecture that short trainings confirmed; None without a confirmation.
+        ranked_names: Architectures of the ranking, best first.
+        confirmed_name: The architecture that won the short trainings; None if there were none.
     """
-    if confirmed in ranked:
-        return confirmed
-    if not ranked:
+    if confirmed_name in ranked_names:
+        return confirmed_name
+    if not ranked_names:
         return None
-    return ranked[0]
+    return ranked_names[0]
 
 
 def compute_fitness(

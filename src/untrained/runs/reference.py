@@ -2,7 +2,7 @@
 
 The parts are measured network by network and recorded as usual, for the reference architectures and
 for the candidates. The aggregate of a candidate follows from its own records and the reference, so
-it is recorded like any other score. Its key names the reference by a fingerprint.
+it is recorded like any other score. Its key contains a fingerprint of the reference.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class FittedAggregate:
         aggregate: The aggregate.
         parts: The proxies that it combines.
         consensus: Percentile scales and weights of the parts.
-        fingerprint: Identity of the reference: which networks, measured how, with which results.
+        fingerprint: Identity of the reference, a digest of its records.
     """
 
     aggregate: Proxy
@@ -67,7 +67,7 @@ class FittedAggregate:
         return cls(aggregate, parts, consensus, _fingerprint_records(own_records))
 
     def describe(self) -> dict[str, Any]:
-        """Return the weights and how the members agree as plain values, for `run.json`."""
+        """Return the weights and the agreement of the members as plain values, for `run.json`."""
         consensus = self.consensus
         return {
             "label": self.aggregate.label,

@@ -158,7 +158,11 @@ MIGRATIONS = {0: _create_tables, 1: _migrate_from_1, 2: _migrate_from_2, 3: _mig
 
 
 def find_foreign_entry(db: sqlite3.Connection, version: int) -> str:
-    """Return a table, view or trigger that a database has and a store has not, or the reverse.
+    """Find a difference between the tables, views and triggers of a database and those of a store.
+
+    Args:
+        db: The database.
+        version: Version of the store with which it is compared.
 
     Returns:
         A description of the first difference; an empty string if there is none, or if the database

@@ -76,7 +76,7 @@ class SessionFile:
 
 
 def read_session(folder: str | Path) -> Session | None:
-    """Read the session that is in progress or was killed; None if the last one ended by itself."""
+    """Read the session that is in progress or was killed; None if the last one was not killed."""
     path = Path(folder, SESSION_FILE)
     if path.is_symlink() or not path.is_file():
         return None

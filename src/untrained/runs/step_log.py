@@ -1,8 +1,9 @@
 """The step log: intermediate results of a strategy, kept in the run folder.
 
-Some strategies compute for long before they propose an architecture: NASI optimises a supernet for
-hundreds of steps, Zero-Cost-PT computes hundreds of scores. Each result is written to one line of
-`steps.jsonl` as soon as it is computed. When the search resumes, it is read instead of computed.
+Some strategies compute for a long time before they propose an architecture: NASI optimises a
+supernet for hundreds of steps, Zero-Cost-PT computes hundreds of scores. Each result is written to
+one line of `steps.jsonl` as soon as it is computed. When the search resumes, it is read instead of
+computed.
 
 A strategy draws the same random numbers whether a result is read or computed, and JSON preserves
 floats exactly. So a resumed search ends with the same bits as an uninterrupted one.

@@ -72,19 +72,19 @@ class Store:
     """Records in a SQLite file. Iterating yields all of them in the order they were written."""
 
     def __init__(
-        self, path: str | Path, *, existing: bool = False, read_only: bool = False
+        self, path: str | Path, *, must_exist: bool = False, read_only: bool = False
     ) -> None:
         """Open a store.
 
         Args:
             path: The SQLite file. Another program's database is refused and left as it is.
-            existing: Raise an error if there is no store, instead of creating one.
+            must_exist: Raise an error if there is no store, instead of creating one.
             read_only: Read a copy of the store. Neither the file nor its folder is changed, so both
                 may be on a read-only disk; a store of an earlier version is migrated in memory
                 only.
         """
         self.path = Path(path)
-        if existing and not self.path.is_file():
+        if must_exist and not self.path.is_file():
             raise UsageError(
                 f"there is no store at {self.path}; a run folder holds one called records.sqlite"
             )

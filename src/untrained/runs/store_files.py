@@ -52,7 +52,7 @@ def open_store(path: str | Path, *, read_only: bool = True) -> Store:
             path = stores[-1]
         else:
             path = path / "records.sqlite"
-    return Store(path, existing=True, read_only=read_only)
+    return Store(path, must_exist=True, read_only=read_only)
 
 
 def describe_store(path: str | Path) -> dict[str, object]:
@@ -111,7 +111,7 @@ def export_store(path: str | Path, out: str | Path) -> int:
         open_writer = parquet.ParquetWriter
     fields = [(name, getattr(pa, type_name)()) for name, type_name in _COLUMN_TYPES.items()]
     schema = pa.schema(fields)
-    written = 0
+    record_count = 0
     with open_store(path) as store:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -121,10 +121,10 @@ def export_store(path: str | Path, out: str | Path) -> int:
                     if is_csv:
                         rows = [_guard_row(row) for row in rows]
                     writer.write_table(pa.Table.from_pylist(rows, schema))
-                    written += len(records)
+                    record_count += len(records)
         except OSError as error:
             raise UsageError(f"{out} cannot be written: {error}") from error
-    return written
+    return record_count
 
 
 def merge_stores(path: str | Path, others: Sequence[str | Path]) -> int:

@@ -32,7 +32,7 @@ class RunRanking:
     ranking: Ranking
 
     def find(self, name: str | None) -> Standing | None:
-        """Return the place of an architecture in the ranking; None if it is not ranked."""
+        """Return the standing of an architecture; None if it is not ranked."""
         for standing in self.ranking.standings:
             if str(standing.arch) == name:
                 return standing
@@ -48,38 +48,40 @@ def rank_run(run: RunFolder, records: list[Record]) -> RunRanking:
     # An aggregate with a reference is recorded like any other score.
     if is_aggregate and not PROXIES[base_name].reference_size:
         records = records + compute_aggregates(records, load_proxy(proxy))
-    too_slow = find_too_slow(records, run.config.limit_texts.get("max_latency"))
-    ranking = rank_records(records, run.measure, run.higher_is_better, excluded=too_slow)
+    slow_archs = find_slow_archs(records, run.config.limit_texts.get("max_latency"))
+    ranking = rank_records(records, run.measure, run.higher_is_better, excluded=slow_archs)
     return RunRanking(tuple(records), ranking)
 
 
-def find_too_slow(records: Iterable[Record], max_latency: str | None) -> dict[Arch, Failure]:
-    """Find the architectures that were slower than the limit in any measurement, or did not run.
+def find_slow_archs(records: Iterable[Record], max_latency: str | None) -> dict[Arch, Failure]:
+    """Find the architectures whose latency exceeded the limit, or could not be measured.
+
+    A single measurement above the limit is enough.
 
     Args:
         records: Records of any measures. Those of measures `latency(...)` are latencies.
         max_latency: The limit as it was typed, such as "5ms@cpu"; None if there is none.
     """
-    too_slow: dict[Arch, Failure] = {}
+    slow_archs: dict[Arch, Failure] = {}
     if max_latency is None:
-        return too_slow
+        return slow_archs
     limit = parse_latency(max_latency)
     for record in records:
         if not record.measure.startswith("latency("):
             continue
         if record.value is None:
-            too_slow[record.arch] = Failure("latency", str(record.error))
+            slow_archs[record.arch] = Failure("latency", str(record.error))
         elif limit.is_exceeded_by(record.value):
             latency = LatencyLimit(record.value, limit.device)
-            too_slow[record.arch] = Failure("latency", f"{latency}, over {limit}")
-    return too_slow
+            slow_archs[record.arch] = Failure("latency", f"{latency}, over {limit}")
+    return slow_archs
 
 
 def read_records(run: RunFolder, store: Store) -> list[Record]:
     """Return the records of a run, in the order in which it requested them.
 
-    The store may hold others: of a larger budget, of an earlier version of the data, of merged
-    stores. A run without a search key uses all records of its store.
+    The store may hold other records too: those of a larger budget, of an earlier version of the
+    data, or of merged stores. A run without a search key uses all records of its store.
     """
     if run.search_key:
         return store.read_search(run.search_key)
@@ -134,7 +136,7 @@ def is_confirmation_of(run: RunFolder, facts: dict[str, object]) -> bool:
     return bool(facts.get("search_key", "") == run.search_key)
 
 
-def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:
+def find_winner(run: RunFolder, run_ranking: RunRanking) -> Standing | None:
     """Return the best architecture of a run: the confirmed one, else the first of the ranking.
 
     The space is not loaded, because it may be the user's code.
@@ -145,7 +147,7 @@ def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:
     Raises:
         UsageError: The confirmed architecture is not in the ranking.
     """
-    names = [str(standing.arch) for standing in ranked.ranking.standings]
+    names = [str(standing.arch) for standing in run_ranking.ranking.standings]
     if not names:
         return None
     confirmed = read_confirmed_name(run)
@@ -154,7 +156,7 @@ def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:
             f"{run.folder} names the winner {confirmed!r}, which is not in {run.store}; "
             "run the same search again to write both"
         )
-    return ranked.find(choose_winner(names, confirmed))
+    return run_ranking.find(choose_winner(names, confirmed))
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class Winner:
 
     Attributes:
         arch: The best architecture of the search.
-        standing: Its place in the ranking.
+        standing: Its score in the ranking of the search.
         space: Name of its space.
         data: Name of the data.
         input_shape: Shape of the inputs; None for that of the data, or else of the space.
@@ -197,14 +199,15 @@ def read_winner(folder: str | Path) -> Winner:
     """
     run = RunFolder.read(folder)
     config = run.config
-    ranked = read_ranking(run)
-    standing = find_winner(run, ranked)
+    run_ranking = read_ranking(run)
+    standing = find_winner(run, run_ranking)
     if standing is None:
         raise UsageError(f"{folder} has no winner: nothing in it has a score; its report says why")
     input_shape = None
     if config.input_size:
-        scored = [record for record in ranked.records if record.measure == run.measure]
-        input_shape = scored[0].task.input_shape
+        # All networks of a run are scored on inputs of the same shape.
+        score_records = [r for r in run_ranking.records if r.measure == run.measure]
+        input_shape = score_records[0].task.input_shape
     return Winner(
         arch=standing.arch,
         standing=standing,

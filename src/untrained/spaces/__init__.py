@@ -32,9 +32,8 @@ from untrained.user_code import find_user_code
 def fingerprint_space(space: str | Space) -> str:
     """Return a fingerprint of the user's code that defines a space.
 
-    It is empty for the spaces of this package. For a space that was defined in Python, it depends
-    on the file of its function, or on the source of the function if there is no file, as in a
-    notebook.
+    It is empty for the spaces of this package. For a `Space` object, it is computed from the file
+    of its function, or from the source of the function if there is no file, as in a notebook.
     """
     if isinstance(space, str):
         return fingerprint_user_code(space)[:16]
@@ -51,12 +50,13 @@ def fingerprint_space(space: str | Space) -> str:
     try:
         source = getsource(function)
     except (OSError, TypeError):
+        # Without source, the bytecode identifies the function.
         source = f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
     return sha256(source.encode()).hexdigest()[:16]
 
 
-def shorten_space(space: str | Space) -> str | Space:
-    """Return the name of a space that can be loaded by its name; any other space as it is."""
+def get_name_or_space(space: str | Space) -> str | Space:
+    """Return the name of a registered space; return anything else unchanged."""
     if isinstance(space, Space) and space.is_builtin:
         return space.name
     return space

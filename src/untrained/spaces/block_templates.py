@@ -1,14 +1,14 @@
 """Construct a block once and copy it afterwards, with new weights.
 
 Networks of a space consist of the same few blocks. torch takes a tenth of a millisecond to
-construct a layer, most of it for checks of settings that have been checked before. A template
-records once how a block is constructed: which tensors are filled at random, by which calls, in
-which order. To make another block, its modules are copied, the random calls are made again in their
-order, and all other tensors are copied. The weights are bit-identical to those of a newly
-constructed block, and the random state afterwards is the same, too.
+construct a layer, most of it to check settings that have been checked before. A template records
+once how a block is constructed: which tensors are filled at random, by which calls, in which order.
+To make another block, the template copies the modules, repeats the random calls in their order, and
+copies all other tensors. The weights are bit-identical to those of a newly constructed block, and
+the random state afterwards is the same, too.
 
 Blocks that cannot be made in this way (those that draw orthogonal matrices or hold attributes that
-cannot be copied) are constructed every time. A block must be determined by its arguments and
+cannot be copied) are constructed every time. A block must depend on nothing but its arguments and
 torch's random state.
 """
 
@@ -34,7 +34,7 @@ _TEMPLATES: WeakKeyDictionary[nn.Module, "_BlockTemplate"] = WeakKeyDictionary()
 
 
 def copy_from_template(make: Callable[P, M]) -> Callable[P, M]:
-    """Make repeated calls of a block constructor with equal arguments fast.
+    """Speed up repeated calls of a block constructor with equal arguments.
 
     The first call records a template; later calls copy it.
 
@@ -60,9 +60,11 @@ def copy_from_template(make: Callable[P, M]) -> Callable[P, M]:
 
 
 def find_template(block: nn.Module) -> object | None:
-    """Return an object that is the same for all blocks that differ only in their numbers.
+    """Return an object that identifies blocks which differ only in the values of their tensors.
 
-    None if the block was not made from a template, or was changed since.
+    Returns:
+        The template of the block, or None if the block was not made from a template or was changed
+        afterwards.
     """
     template = _TEMPLATES.get(block)
     if template is None or not template.matches(block):
@@ -145,7 +147,7 @@ class _EmptyTensor(NamedTuple):
 
 
 class _FixedTensors(NamedTuple):
-    """All tensors of one type that are not random, in one tensor: copied by one call."""
+    """All tensors of one type that are not random, joined into one so that one call copies them."""
 
     entries: Tensor
     indices: list[int]
@@ -181,19 +183,19 @@ class _ModuleTemplate(NamedTuple):
 
     Attributes:
         kind: Its class.
-        shared: Attributes that copies share.
-        own: Attributes that are copied: name, type, content.
+        shared: Attributes that all blocks share.
+        copied: Attributes of which every block gets its own copy: name, type, content.
         member_indices: By group (parameters, buffers, modules), the name of each member and its
             index among the tensors or modules of the block.
     """
 
     kind: type[nn.Module]
     shared: dict[str, object]
-    own: list[tuple[str, type, object]]
+    copied: list[tuple[str, type, object]]
     member_indices: dict[str, list[tuple[str, int | None]]]
 
     def describes(self, module: nn.Module) -> bool:
-        """Whether the module has these settings, as many children, and no hooks."""
+        """Whether the module has these settings, the same number of children, and no hooks."""
         state = vars(module)
         if type(module) is not self.kind:
             return False
@@ -281,7 +283,7 @@ class _BlockTemplate:
         for module, template in zip(modules, self.modules, strict=True):
             state = vars(module)
             state.update(template.shared)
-            for name, kind, content in template.own:
+            for name, kind, content in template.copied:
                 state[name] = kind(content) if content else kind()
             for group, members in template.member_indices.items():
                 candidates: Sequence[object] = tensors if group in _TENSOR_GROUPS else modules
@@ -293,7 +295,7 @@ class _BlockTemplate:
         return block
 
     def _make_tensors(self) -> list[Tensor]:
-        # A function mode, such as the one that sets the device, would be called each time.
+        # Otherwise a function mode, such as the one that sets the device, would run in every call.
         with torch._C.DisableTorchFunction(), torch.no_grad():
             by_index = {index: empty.make() for index, empty in self.empty.items()}
             for index, draw in self.draws:
@@ -312,18 +314,18 @@ class _BlockTemplate:
 def _make_module_template(module: nn.Module, indices: dict[int, int]) -> _ModuleTemplate | None:
     """Describe a module; None if an attribute is neither immutable nor a plain container."""
     shared = {}
-    own = []
-    members = {}
+    copied = []
+    member_indices = {}
     for name, value in vars(module).items():
         if name in _TENSOR_GROUPS or name == "_modules":
-            members[name] = [(key, indices.get(id(member))) for key, member in value.items()]
+            member_indices[name] = [(key, indices.get(id(member))) for key, member in value.items()]
         elif name == "training" or type(value) in _CONTAINERS:
-            own.append((name, type(value), value))
+            copied.append((name, type(value), value))
         elif isinstance(value, _IMMUTABLE) or _is_frozen_dataclass(value):
             shared[name] = value
         else:
             return None
-    return _ModuleTemplate(type(module), shared, own, members)
+    return _ModuleTemplate(type(module), shared, copied, member_indices)
 
 
 def _is_frozen_dataclass(value: object) -> bool:
@@ -332,7 +334,7 @@ def _is_frozen_dataclass(value: object) -> bool:
 
 
 def _are_separate(tensors: Sequence[Tensor]) -> bool:
-    """Whether the tensors are contiguous and no two of them are at the same place in memory."""
+    """Whether the tensors are contiguous and no two of them start at the same place in memory."""
     locations = {(_get_storage_id(tensor), tensor.storage_offset()) for tensor in tensors}
     if len(locations) < len(tensors):
         return False

@@ -18,7 +18,11 @@ from torch import Tensor, nn
 from untrained.drawings.diagrams import Stage, StageList
 from untrained.spaces.convnet_designs import format_designs
 from untrained.spaces.core.counts import Counts, halve_shape
-from untrained.spaces.core.inverted_residual import ConvNormReLU, InvertedPlan, InvertedResidual
+from untrained.spaces.core.inverted_residual import (
+    ConvNormReLU,
+    InvertedResidual,
+    InvertedResidualPlan,
+)
 from untrained.spaces.core.layers import SqueezeExcitation
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.types import Arch, Choice, Genes, Task
@@ -29,10 +33,10 @@ KINDS = ("residual", "inverted", "convnext")
 KERNELS = {"residual": (3, 5), "inverted": (3, 5, 7), "convnext": (3, 5, 7)}
 EXPANSIONS = {"inverted": (2, 4, 6), "convnext": (2, 4)}
 DEPTHS = (1, 2, 3, 4, 5)
-# The first width, from which the widths of all stages follow. Steps are small, so that a network
-# can come close to a limit.
+# Widths of the first stage; those of later stages are derived from it. The steps are small, so that
+# a network can come close to a limit on its size.
 WIDTHS = (8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 56, 64)
-# Only for limits that leave room for them: they would make a search without limits slow.
+# Used only if the limits of a search leave room for them. Without limits they would make it slow.
 LARGE_WIDTHS = (72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384)
 # Width of a stage divided by the width of the stage before.
 GROWTHS = (1.0, 1.5, 2.0)
@@ -71,16 +75,16 @@ class BlockPlan:
         return self.stride == 1 and self.cin == self.cout
 
     @property
-    def inverted_plan(self) -> InvertedPlan:
+    def inverted_residual_plan(self) -> InvertedResidualPlan:
         """The plan of an inverted residual block."""
-        return InvertedPlan(
+        return InvertedResidualPlan(
             self.cin, self.cout, self.stride, self.expansion, self.kernel, self.squeeze
         )
 
     def count(self, pixels_before: int, pixels_after: int) -> Counts:
         """Return parameters and multiply-adds."""
         if self.kind == "inverted":
-            return self.inverted_plan.count(pixels_before, pixels_after)
+            return self.inverted_residual_plan.count(pixels_before, pixels_after)
         if self.kind == "residual":
             return self._count_residual(pixels_after)
         return self._count_convnext(pixels_after)
@@ -88,9 +92,10 @@ class BlockPlan:
     def _count_squeeze(self) -> Counts:
         if not self.squeeze:
             return Counts(0, 0)
-        squeezed = _compute_squeeze_width(self.cout)
-        weights = 2 * self.cout * squeezed
-        return Counts(weights + squeezed + self.cout, weights)
+        squeeze_width = _compute_squeeze_width(self.cout)
+        weights = 2 * self.cout * squeeze_width
+        biases = squeeze_width + self.cout
+        return Counts(weights + biases, weights)
 
     def _count_residual(self, pixels: int) -> Counts:
         weights = (self.cin + self.cout) * self.cout * self.kernel**2
@@ -99,8 +104,8 @@ class BlockPlan:
         if not self.keeps_shape:
             params += self.cin * self.cout + 2 * self.cout
             flops += self.cin * self.cout * pixels
-        squeeze = self._count_squeeze()
-        return Counts(params + squeeze.params, flops + squeeze.flops)
+        squeeze_counts = self._count_squeeze()
+        return Counts(params + squeeze_counts.params, flops + squeeze_counts.flops)
 
     def _count_convnext(self, pixels: int) -> Counts:
         params = 0
@@ -114,8 +119,8 @@ class BlockPlan:
         pointwise = 2 * self.cout * hidden
         params += depthwise + self.cout + 2 * self.cout + pointwise + hidden + self.cout
         flops += (depthwise + pointwise) * pixels
-        squeeze = self._count_squeeze()
-        return Counts(params + squeeze.params, flops + squeeze.flops)
+        squeeze_counts = self._count_squeeze()
+        return Counts(params + squeeze_counts.params, flops + squeeze_counts.flops)
 
 
 def plan_blocks(arch: Arch) -> list[list[BlockPlan]]:
@@ -176,7 +181,10 @@ def count_stem_halvings(task: Task) -> int:
 
 
 def _list_stem_widths(arch: Arch, task: Task) -> list[int]:
-    """Return the output channels of the stem's convolutions: half of the width, except the last."""
+    """Return the output channels of the convolutions in the stem.
+
+    The last one has the width of the first stage, the others half of it.
+    """
     width = int(arch["width"])
     return [width // 2] * (count_stem_halvings(task) - 1) + [width]
 
@@ -224,16 +232,17 @@ def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
 
 def _compute_size() -> int:
     """Return the number of architectures."""
-    blocks = 0
+    block_count = 0
     for kind in KINDS:
-        blocks += len(KERNELS[kind]) * len(EXPANSIONS.get(kind, (1,)))
-    first_stage = blocks * len(DEPTHS) * 2
-    later_stage = first_stage * len(STRIDES) * len(GROWTHS)
-    networks = 0
+        block_count += len(KERNELS[kind]) * len(EXPANSIONS.get(kind, (1,)))
+    # The factor 2 is for squeeze-and-excitation.
+    first_stage_count = block_count * len(DEPTHS) * 2
+    later_stage_count = first_stage_count * len(STRIDES) * len(GROWTHS)
+    count = 0
     for stages in STAGES:
         # The exponent is at least 1, so the power is an integer.
-        networks += first_stage * int(later_stage ** (stages - 1))
-    return len(WIDTHS) * networks
+        count += first_stage_count * int(later_stage_count ** (stages - 1))
+    return len(WIDTHS) * count
 
 
 def _list_designs(task: Task) -> dict[str, str]:
@@ -314,14 +323,14 @@ class ConvNet(nn.Module):
 def build_block(plan: BlockPlan) -> nn.Module:
     """Build one block."""
     if plan.kind == "inverted":
-        return InvertedResidual(plan.inverted_plan)
+        return InvertedResidual(plan.inverted_residual_plan)
     if plan.kind == "residual":
         return ConvNetResidualBlock(plan)
     return ConvNeXtBlock(plan)
 
 
 class ConvNetResidualBlock(nn.Module):
-    """Two convolutions with batch norms; the input, projected if needed, is added before ReLU."""
+    """relu(skip(x) + two convolutions with batch norms); the skip is a projection if needed."""
 
     def __init__(self, plan: BlockPlan) -> None:
         super().__init__()
@@ -352,11 +361,11 @@ class ConvNetResidualBlock(nn.Module):
 class ConvNeXtBlock(nn.Module):
     """Depthwise convolution, norm, 1x1 widening, GELU, 1x1 narrowing, added to the input.
 
-    Liu et al., CVPR 2022 (arXiv:2201.03545). A block that changes the shape begins with a norm and
-    a convolution whose kernel is its stride, as between the stages there. The norm is over all
-    channels and positions of a sample (one group) instead of the channels of each position, and
-    there is no layer scale: it starts at 1e-6, so that blocks would have no effect on a network at
-    initialisation.
+    Liu et al., CVPR 2022 (arXiv:2201.03545). A block that changes the shape begins like the
+    downsampling layers of the paper: with a norm and a convolution whose kernel equals its stride.
+    There are two differences. Norms are over all channels and positions of a sample (one group),
+    not over the channels of each position. There is no layer scale, which the paper initialises at
+    1e-6: with it, blocks would have no effect at initialisation, where networks are scored.
     """
 
     def __init__(self, plan: BlockPlan) -> None:

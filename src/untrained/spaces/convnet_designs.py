@@ -1,9 +1,9 @@
-"""Known designs as architectures of the space `convnet`: what an engineer would train by hand.
+"""Known designs as architectures of the space `convnet`: networks that an engineer would try first.
 
-They follow the papers in the kind of block, kernels, expansions and the ratio of widths and depths,
-for pictures of 16 to 48 pixels after the stem. They differ in details that are the same for all
-networks of `convnet`: ReLU instead of other activations in inverted blocks, no layer scale, and a
-linear classifier without hidden layer.
+Kinds of blocks, kernels, expansions and the proportions of widths and depths are those of the
+papers. The designs are for pictures of 16 to 48 pixels after the stem. Like all networks of
+`convnet`, and unlike the papers, they have ReLU in inverted blocks, no layer scale, and a linear
+classifier without a hidden layer.
 
 | design | paper |
 |---|---|
@@ -51,9 +51,9 @@ class Design:
 
     Attributes:
         name: Name in reports.
-        width: Width of the first stage, if no limit decides.
+        width: Width of the first stage; a search with limits on the size changes it.
         stages: The stages.
-        min_side: Smallest side of the pictures, after the stem, that it is meant for.
+        min_side: The design is for pictures whose side after the stem is at least this.
     """
 
     name: str
@@ -90,7 +90,7 @@ def _make_resnet(name: str, width: int, depths: tuple[int, ...], min_side: int =
     return Design(name, width, stages, min_side)
 
 
-# The most different designs come first, for searches with room for a few only.
+# A search may train only the first few, so the designs that differ most come first.
 DESIGNS = (
     _make_resnet("ResNet-12", 32, (1, 2, 2)),
     Design(
@@ -138,7 +138,7 @@ DESIGNS = (
 )
 
 
-# The side of the pictures that networks with a name were published for.
+# Networks that users name are built for pictures of this side, that of CIFAR.
 _NAMED_SIDE = 32
 
 

@@ -35,9 +35,9 @@ def _compute_size(
     activations: Sequence[str] = tuple(ACTIVATIONS),
     relu_logits: bool = False,
 ) -> int:
-    """Return the number of architectures: all widths of all layers, times activations."""
-    networks = sum(prod([len(widths)] * depth) for depth in depths)
-    return len(activations) * networks
+    """Return the number of architectures: sequences of widths of all depths, times activations."""
+    width_combinations = sum(prod([len(widths)] * depth) for depth in depths)
+    return len(activations) * width_combinations
 
 
 def _draw_layers(arch: Arch) -> StageList:
@@ -73,12 +73,11 @@ def mlp(
 def _build_network(
     layer_widths: Sequence[int], activation: type[nn.Module], relu_logits: bool
 ) -> nn.Sequential:
-    *hidden_widths, num_classes = layer_widths
     layers: list[nn.Module] = [nn.Flatten()]
-    for in_features, out_features in pairwise(hidden_widths):
+    for in_features, out_features in pairwise(layer_widths[:-1]):
         layers.append(nn.Linear(in_features, out_features))
         layers.append(activation())
-    layers.append(nn.Linear(hidden_widths[-1], num_classes))
+    layers.append(nn.Linear(layer_widths[-2], layer_widths[-1]))
     if relu_logits:
         layers.append(nn.ReLU())
     return nn.Sequential(*layers)

@@ -8,9 +8,9 @@ is written with the keys of the published table:
 
 Three details of the networks were derived from the published parameter counts: an expansion of 1
 has no 1x1 expansion convolution, every convolution is followed by a batch norm, and
-squeeze-and-excitation reduces to a quarter of the channels that enter the layer. With them, all
-5,138 published counts are equal to ours. Published multiply-adds also contain batch norms (4 per
-element) and pooling (1 per element and 1 per result), which ours leave out.
+squeeze-and-excitation reduces to a quarter of the input channels of the layer. With these details,
+our parameter counts equal all 5,138 published ones. The published multiply-adds also contain batch
+norms (4 per element) and pooling (1 per element and 1 per result), which ours leave out.
 """
 
 from functools import partial
@@ -20,7 +20,11 @@ from torch import Tensor, nn
 
 from untrained.drawings.diagrams import Stage, StageList
 from untrained.spaces.core.counts import Counts, halve_shape
-from untrained.spaces.core.inverted_residual import ConvNormReLU, InvertedPlan, InvertedResidual
+from untrained.spaces.core.inverted_residual import (
+    ConvNormReLU,
+    InvertedResidual,
+    InvertedResidualPlan,
+)
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.types import Arch, Task
 
@@ -30,17 +34,17 @@ WIDTHS = (16, 24, 40, 80, 112, 192, 320)
 STRIDES = (1, 2, 2, 2, 1, 2, 1)
 EXPANSIONS = (1, 4, 6)
 KERNELS = (3, 5)
-# Only the sixth block may have four layers.
-LAYERS = ((1, 2, 3),) * 5 + ((1, 2, 3, 4), (1, 2, 3))
+# Numbers of layers of each block. Only the sixth may have four.
+LAYER_COUNTS = ((1, 2, 3),) * 5 + ((1, 2, 3, 4), (1, 2, 3))
 
 
-def plan_layers(arch: Arch) -> list[InvertedPlan]:
+def plan_layers(arch: Arch) -> list[InvertedResidualPlan]:
     """Return the layers of an architecture from the stem to the head."""
     plans = []
     cin = STEM_WIDTH
     for block, (cout, first_stride) in enumerate(zip(WIDTHS, STRIDES, strict=True)):
         for layer in range(int(arch[f"block{block}_l"])):
-            plan = InvertedPlan(
+            plan = InvertedResidualPlan(
                 cin=cin,
                 cout=cout,
                 stride=first_stride if layer == 0 else 1,
@@ -84,7 +88,8 @@ def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
         params += counts.params
         flops += counts.flops
     if pixels < 2:
-        return None  # a batch norm would see a single pixel: the network does not run
+        # The network cannot run, because a batch norm would get maps of a single pixel.
+        return None
     params += WIDTHS[-1] * HEAD_WIDTH + 2 * HEAD_WIDTH
     flops += WIDTHS[-1] * HEAD_WIDTH * pixels
     params += (HEAD_WIDTH + 1) * task.num_classes
@@ -94,7 +99,9 @@ def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
 
 def _compute_size() -> int:
     """Return the number of architectures: all combinations of the choices of seven blocks."""
-    return prod(len(EXPANSIONS) * len(KERNELS) * len(depths) * 2 for depths in LAYERS)
+    # The factor 2 is for squeeze-and-excitation.
+    block_sizes = [len(EXPANSIONS) * len(KERNELS) * len(counts) * 2 for counts in LAYER_COUNTS]
+    return prod(block_sizes)
 
 
 @register_space
@@ -107,11 +114,11 @@ def _compute_size() -> int:
 def mnasnet(choose: Choose, task: Task) -> NetworkBuilder:
     """Seven blocks of inverted residual layers; 5,125 networks with known ImageNet accuracy."""
     genes = []
-    for block, depths in enumerate(LAYERS):
+    for block, layer_counts in enumerate(LAYER_COUNTS):
         for key, options in (
             ("e", EXPANSIONS),
             ("k", KERNELS),
-            ("l", depths),
+            ("l", layer_counts),
             ("se", (False, True)),
         ):
             name = f"block{block}_{key}"

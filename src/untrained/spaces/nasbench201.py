@@ -3,8 +3,8 @@
 A cell has four nodes; each of its six edges carries one of five operations: 15,625 cells. The
 network is that of the benchmark: a stem, three stages of N cells with C, 2C and 4C channels, and a
 residual block of stride 2 between stages. Only the chosen operations are built. (zero-cost-nas and
-code derived from it score a different network, with biases before non-affine batch norms and all
-unused operations registered, so numbers published with it differ slightly.)
+code derived from it score a different network: its convolutions have biases, its batch norms are
+not affine, and unused operations are built too. Numbers published with that code differ slightly.)
 """
 
 import random
@@ -167,7 +167,7 @@ class ThreeStageNetwork(CellSkeleton):
 
 
 class NASBench201(ThreeStageNetwork):
-    """The network of one architecture; `ops` in the order of `EDGES`."""
+    """The network of one architecture; `ops` are in the order of `EDGES`."""
 
     def __init__(self, ops: Sequence[str], task: Task, channels: int = 16, cells: int = 5) -> None:
         super().__init__(partial(_Cell201, ops), task, channels, cells)
@@ -202,16 +202,16 @@ class _Cell201(nn.Module):
         edges = [edge for edge, (target, _) in enumerate(EDGES) if target == node]
         if not self.skips_zeros:
             return edges
-        operations = [edge for edge in edges if not isinstance(self.edges[edge], Zero)]
-        return operations or edges[:1]
+        nonzero_edges = [edge for edge in edges if not isinstance(self.edges[edge], Zero)]
+        return nonzero_edges or edges[:1]
 
     def apply_edge(self, edge: int, x: Tensor) -> Tensor:
         out: Tensor = self.edges[edge](x)
         return out
 
 
-# Building a layer takes torch a tenth of a millisecond; a template copies an earlier block
-# and only draws its weights.
+# Torch takes a tenth of a millisecond to construct a layer. A template copies an earlier block and
+# only draws new weights.
 @copy_from_template
 def _build_operation(op: str, channels: int) -> nn.Module:
     if op == "none":

@@ -2,10 +2,11 @@
 
 One cell, the best of NAS-Bench-201 according to its authors, and five widths with eight options
 each: 32,768 architectures. An architecture is written as its widths, `64:64:64:64:64`: stem and
-first cell, residual block, second cell, residual block, third cell. A width is that of the output,
-so a cell may widen or narrow its input. Its skip edge is then what the official code calls a
-factorised reduction; at stride 1 that is a plain 1x1 convolution and batch norm, without the ReLU
-it has at stride 2. The official network returns features and logits, ours returns the logits.
+first cell, residual block, second cell, residual block, third cell. Each number is the width of an
+output, so a cell may widen or narrow its input. The skip edge of such a cell is what the official
+code calls a factorised reduction. At stride 1 that is a plain 1x1 convolution and batch norm,
+without the ReLU that it has at stride 2. The official network returns features and logits, ours
+returns the logits.
 """
 
 from collections.abc import Sequence
@@ -105,7 +106,10 @@ def nats_size(choose: Choose, task: Task) -> NetworkBuilder:
 
 
 class NATSSize(CellSkeleton):
-    """Three cells with residual blocks of stride 2 between them; `widths` as in the string."""
+    """Three cells, with a residual block of stride 2 between two of them.
+
+    `widths` are in the order of the string.
+    """
 
     def __init__(self, widths: Sequence[int], task: Task) -> None:
         # The stem is built before the cells because weights are drawn in this order.

@@ -1,8 +1,9 @@
 """Small vision transformers for pictures of 16 to 64 pixels.
 
-A network turns a picture into a grid of tokens, adds positions, and has some equal layers of
-attention and MLP. Choices are the stem, the number of tokens, width, depth, heads, width of the
-MLPs, the kind of positions, and what the classifier reads. This space comes from no paper.
+A network turns a picture into a grid of tokens, adds positions, and applies equal layers of
+attention and MLP. The choices are the stem, the number of tokens, their width, the depth, the
+number of heads, the width of the MLPs, the kind of positions, and the input of the classifier (the
+mean of the tokens or a class token). This space comes from no paper.
 
 Legend: N tokens, E width of the tokens, f inner width of the MLP.
 """
@@ -35,7 +36,7 @@ _MIN_STEM_WIDTH = 8
 
 
 @dataclass(frozen=True)
-class TokenPlan:
+class TransformerPlan:
     """Sizes of a network for a task.
 
     Attributes:
@@ -65,8 +66,8 @@ class TokenPlan:
     has_class_token: bool
 
     @classmethod
-    def make(cls, arch: Arch, task: Task) -> "TokenPlan":
-        """Return the sizes of an architecture for pictures of a task."""
+    def make(cls, arch: Arch, task: Task) -> "TransformerPlan":
+        """Return the sizes of an architecture for the pictures of a task."""
         width = int(arch["width"])
         shape = task.input_shape[1:]
         halvings = count_halvings(shape, int(arch["grid"]))
@@ -77,10 +78,11 @@ class TokenPlan:
             rows = shape[0] // stride
             columns = shape[1] // stride
         else:
-            # A picture that needs no halving still has one convolution.
+            # The stem has at least one convolution, even if the picture is not halved.
             stem_widths = []
-            for later in reversed(range(max(1, halvings))):
-                stem_widths.append(max(_MIN_STEM_WIDTH, width // 2**later))
+            # The last convolution has the full width, the one before it half of that, and so on.
+            for later_convs in reversed(range(max(1, halvings))):
+                stem_widths.append(max(_MIN_STEM_WIDTH, width // 2**later_convs))
             kernel = 3
             stride = 1
             if halvings > 0:
@@ -122,7 +124,7 @@ def _draw_layers(arch: Arch) -> StageList:
 
 def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
     """Sum over the stem, the positions, all layers and the classifier."""
-    plan = TokenPlan.make(arch, task)
+    plan = TransformerPlan.make(arch, task)
     E = plan.width
     f = plan.inner_width
     N = plan.rows * plan.columns
@@ -145,6 +147,7 @@ def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
     if plan.position == "learned":
         params += N * E
     elif plan.position == "conv":
+        # A depthwise 3x3 convolution with bias.
         params += 10 * E
         flops += 9 * E * N
     if plan.has_class_token:
@@ -199,7 +202,7 @@ class SmallTransformer(nn.Module):
 
     def __init__(self, arch: Arch, task: Task) -> None:
         super().__init__()
-        plan = TokenPlan.make(arch, task)
+        plan = TransformerPlan.make(arch, task)
         channels = task.input_shape[0]
         width = plan.width
         if arch["stem"] == "patch":
@@ -237,7 +240,7 @@ class SmallTransformer(nn.Module):
         return logits
 
 
-def build_conv_stem(channels: int, plan: TokenPlan) -> nn.Sequential:
+def build_conv_stem(channels: int, plan: TransformerPlan) -> nn.Sequential:
     """Build convolutions with batch norms; the last of them has no ReLU."""
     steps: list[nn.Module] = []
     cin = channels
@@ -265,7 +268,7 @@ class LearnedPositions(nn.Module):
 class ConvPositions(nn.Module):
     """Add a depthwise convolution of the tokens (Chu et al., arXiv:2102.10882).
 
-    The zeros around the grid tell tokens where they are.
+    Near the border, the zero padding changes the result, and so encodes the position.
     """
 
     def __init__(self, width: int) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 Plan = TypeVar("Plan", bound="DataclassInstance")
 
-# Reads one architecture's records; higher is better, None if the architecture failed.
+# Computes what a search maximises from the records of one architecture; None if it failed.
 Fitness = Callable[[Sequence[Record]], float | None]
 # Scores a pool and yields the records of one architecture after the other.
 PoolEvaluator = Callable[[Sequence[Arch]], Iterable[list[Record]]]
@@ -120,7 +120,7 @@ class Strategy(ABC):
 
 @dataclass(frozen=True)
 class StrategyInputs:
-    """What a search can supply. A strategy gets the fields that its constructor has as arguments.
+    """What a search can supply. A strategy gets the fields that are parameters of its constructor.
 
     Attributes:
         source: Where mini-batches come from.

@@ -164,7 +164,7 @@ class Evolution(GenerationStrategy[float]):
         members = list(self.population)
         size = min(self.plan.tournament, len(members))
         indices = self.rng.choice(len(members), size, replace=False)
-        # Sorted by age, so that the oldest of equally fit members wins.
+        # The indices are sorted by age, so that `max` returns the oldest of equally fit members.
         contestants: list[Arch] = [members[index] for index in sorted(indices)]
         return max(contestants, key=self.population.__getitem__)
 

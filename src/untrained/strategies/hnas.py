@@ -192,7 +192,7 @@ class HNAS(Strategy):
         self._fitness = fitness
         self._score_pool = score_pool
         self._sampler = NewArchSampler(space)
-        self._open_step: HNASStep | None = None  # proposed, but not validated yet
+        self._pending_step: HNASStep | None = None  # proposed, but not validated yet
         self.plan = make_plan("hnas", PRESETS, preset, options)
         self.default_budget = self.plan.steps
         self.pool: dict[Arch, tuple[float, float]] = {}  # (M, kappa)
@@ -211,14 +211,14 @@ class HNAS(Strategy):
 
         There is one at a time, because the next step depends on its result.
         """
-        if n < 1 or self._open_step is not None or len(self.trace) == self.plan.steps:
+        if n < 1 or self._pending_step is not None or len(self.trace) == self.plan.steps:
             return []
         if self.trace:
             self._grow_pool(self.plan.pool_growth)
         else:
             self._grow_pool(self.plan.pool)
         proposed = {step.arch for step in self.trace}
-        # In a small space, all architectures may have been proposed.
+        # In a small space, all architectures of the pool may have been proposed.
         if len(proposed) == len(self.pool):
             return []
         M, kappa = np.array(list(self.pool.values())).T
@@ -228,17 +228,17 @@ class HNAS(Strategy):
         # The sort is stable, so that of equal bounds the first sampled architecture is proposed.
         order = np.argsort(bound(M, kappa, mu, nu, self.plan.variant), kind="stable")
         best = next(archs[index] for index in order if archs[index] not in proposed)
-        self._open_step = HNASStep(point, mu, nu, best)
+        self._pending_step = HNASStep(point, mu, nu, best)
         return [best]
 
     def tell(self, records: Sequence[Record]) -> None:
-        if self._open_step is None:
+        if self._pending_step is None:
             return
-        arch_records = group_by_arch(records).get(self._open_step.arch)
+        arch_records = group_by_arch(records).get(self._pending_step.arch)
         if arch_records is None:
             return
-        self.trace.append(replace(self._open_step, value=self._fitness(arch_records)))
-        self._open_step = None
+        self.trace.append(replace(self._pending_step, value=self._fitness(arch_records)))
+        self._pending_step = None
 
     def predict_grid(self, side: int = 25) -> GridPrediction | None:
         """Predict the fitness on a grid of the unit square.

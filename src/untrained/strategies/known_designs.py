@@ -1,4 +1,4 @@
-"""Known designs of a space as candidates of a search; `WithKnownDesigns` adds them."""
+"""Known designs of a space as candidates of a search; `KnownDesignsStrategy` adds them."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from untrained.strategies.limits import ConstrainedSpace
 from untrained.types import Arch, Record
 
 
-class WithKnownDesigns(Strategy):
+class KnownDesignsStrategy(Strategy):
     """Proposes the known designs of a space first, then what another strategy proposes.
 
     The other strategy learns nothing from the designs, so that it takes the same path as without
@@ -37,7 +37,7 @@ class WithKnownDesigns(Strategy):
         self.default_budget = strategy.default_budget
         self.ask_size = strategy.ask_size
 
-    # A property here overrides an attribute of `Strategy`, which the wrapped strategy may replace.
+    # A property and not an attribute, because the other strategy may replace its own `trace`.
     @property
     def trace(self) -> Sequence[object]:  # type: ignore[override]
         """The steps of the other strategy."""

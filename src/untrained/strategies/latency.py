@@ -33,7 +33,8 @@ _PENALTIES = np.geomspace(1e-8, 1e2, 21)
 # The latency is the time of the forward pass at this quantile. Other processes make passes slower
 # and never faster, so the fast passes tell how long the network takes by itself.
 _QUANTILE = 0.1
-# All passes are repeated while their median exceeds the quantile by this factor.
+# More passes are timed while the median exceeds the quantile by this factor, in at most
+# `_MAX_ROUNDS` rounds.
 _MAX_SPREAD = 1.25
 _MAX_ROUNDS = 3
 
@@ -51,7 +52,7 @@ class Latency:
         threads: Number of CPU threads.
         device: Where the network ran.
         runtime: "torch", or "onnx" for ONNX Runtime.
-        runs: Number of timed forward passes. They are repeated if their times differ too much.
+        runs: Number of timed forward passes. As many more are timed if the times differ too much.
         warm_up: Number of forward passes before the timed ones.
     """
 
@@ -69,7 +70,7 @@ class LatencyTimer:
     """Measures the latency of networks.
 
     Other processes slow down forward passes, so the latency is the time of the fast ones (their
-    tenth percentile). If the median is much higher, the passes are repeated. The time is CPU time
+    tenth percentile). If the median is much higher, more passes are timed. The time is CPU time
     if the network computes in one thread of ONNX Runtime, because a slow network is interrupted in
     every pass on a busy machine.
 
@@ -127,7 +128,7 @@ class LatencyTimer:
             for _ in range(_MAX_ROUNDS):
                 for _ in range(self.runs):
                     times.append(_time_once(function, clock))
-                seconds = _find_low_time(times)
+                seconds = _find_quantile(times)
                 if median(times) <= _MAX_SPREAD * seconds:
                     break
         return Latency(
@@ -141,9 +142,9 @@ class LatencyTimer:
         )
 
     def _choose_clock(self) -> Callable[[], float]:
-        """Return the CPU time of this thread if the whole forward pass runs in it."""
-        is_fine = get_clock_info("thread_time").resolution <= 1e-6
-        if self.runtime == "onnx" and self.threads == 1 and is_fine:
+        """Return the clock of the CPU time of this thread if the whole forward pass runs in it."""
+        has_fine_resolution = get_clock_info("thread_time").resolution <= 1e-6
+        if self.runtime == "onnx" and self.threads == 1 and has_fine_resolution:
             return thread_time
         return perf_counter
 
@@ -175,7 +176,7 @@ def _time_once(function: Callable[[], object], clock: Callable[[], float]) -> fl
     return clock() - start
 
 
-def _find_low_time(times: list[float]) -> float:
+def _find_quantile(times: list[float]) -> float:
     """Return the time that a tenth of the forward passes do not exceed."""
     index = int(_QUANTILE * len(times))
     return sorted(times)[index]

@@ -5,8 +5,8 @@
 
 `untrained latency bundle` writes networks and a script that measures them on the device. An
 architecture in the table has its measured latency; `LatencyModel`, fitted to the table, predicts
-all others. Several rows of an architecture are averaged. The table is a file from elsewhere: it is
-read like any other table of the user (`benchmarks/user_table.py`), with limits on memory.
+all others. Several rows of an architecture are averaged. The table may come from someone else, so
+it is read like any other table of the user (`benchmarks/user_table.py`), with limits on memory.
 """
 
 from dataclasses import dataclass
@@ -143,13 +143,14 @@ class TableLatency:
         fit: How well latencies are predicted.
 
     Raises:
-        UsageError: The limit names a device of this machine, or the table is wrong.
+        UsageError: The limit names a device of this machine, or the table cannot be used.
     """
 
     def __init__(self, space: Space, task: Task, limit: LatencyLimit, path: str | Path) -> None:
         if limit.device != "cpu":
             raise UsageError(
-                f"a latency table is of another device; leave out @{limit.device} of the limit"
+                "a latency table holds latencies of another device; "
+                f"leave out @{limit.device} in the limit"
             )
         self._task = task
         self._name = Path(path).name

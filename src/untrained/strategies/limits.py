@@ -242,7 +242,7 @@ class ConstrainedSpace:
             self._violations[arch] = self._check_limits(arch)
         return self._violations[arch]
 
-    def _fill_limits(self, arch: Arch) -> Arch:
+    def _scale_to_limits(self, arch: Arch) -> Arch:
         """Return an architecture with the largest scale that satisfies the upper limits on size.
 
         If no scale satisfies them, it has the smallest one. Without such limits, and in a space
@@ -268,14 +268,14 @@ class ConstrainedSpace:
         def is_allowed(arch: Arch) -> bool:
             return self.find_violation(arch) is None
 
-        filled = self._fill_limits(design)
-        if is_allowed(filled):
-            return filled
+        scaled_arch = self._scale_to_limits(design)
+        if is_allowed(scaled_arch):
+            return scaled_arch
         if self.space.scale is None:
             return None
         # Latency is measured, which takes time. So smaller scales are tried only if necessary.
         scaled_archs = self.space.list_scaled(design)
-        smaller_archs = scaled_archs[: scaled_archs.index(filled)]
+        smaller_archs = scaled_archs[: scaled_archs.index(scaled_arch)]
         return _find_largest(smaller_archs, is_allowed)
 
     def _check_limits(self, arch: Arch) -> LimitViolation | None:
@@ -300,7 +300,8 @@ class ConstrainedSpace:
         violation = None
         for name, maximum in self._list_maxima().items():
             if violation is not None and name == "memory":
-                # Nothing to add that is worth building a network on the meta device.
+                # Counting memory builds the network on the meta device, which is not worth the time
+                # for an architecture that is rejected anyway.
                 break
             try:
                 value = getattr(size, name)
@@ -343,16 +344,15 @@ class ConstrainedSpace:
         With a latency limit, the proposal itself follows, because a network that uses all of the
         allowed size is often too slow.
         """
-        filled = self._fill_limits(proposal)
-        if self.limits.max_latency is None or filled == proposal:
-            return [filled]
-        return [filled, proposal]
+        scaled_arch = self._scale_to_limits(proposal)
+        if self.limits.max_latency is None or scaled_arch == proposal:
+            return [scaled_arch]
+        return [scaled_arch, proposal]
 
     def _compute_excess(self, arch: Arch) -> float:
-        """Return the factor by which an architecture violates the limits."""
+        """Return the factor by which a rejected architecture violates the limits."""
         violation = self._violations[arch]
-        if violation is None:
-            return inf
+        assert violation is not None
         return violation.excess
 
     def _get_bound(self, limit: str) -> float:
@@ -363,7 +363,7 @@ class ConstrainedSpace:
         return float(bound)
 
     def _describe_failure(self, closest_arch: Arch) -> str:
-        """Return a message that names the limit that is too strict, and the closest value to it."""
+        """Return a message with the limit that is too strict and the closest value to it."""
         violation = self._violations[closest_arch]
         assert violation is not None
         limit = violation.limit

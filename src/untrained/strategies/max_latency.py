@@ -1,16 +1,16 @@
 """`--max-latency`: enforces the latency limit of a search.
 
 1. During a search, `ConstrainedSpace` (limits.py) calls `MaxLatency.estimate_seconds` for every
-   candidate and rejects slow ones, so that a strategy never sees them. A latency is measured, or
-   predicted if the prediction is far enough from the limit.
+   candidate and rejects slow ones, so that a strategy never sees them. The latency is predicted if
+   the prediction is far enough from the limit, and measured otherwise.
 2. After a search, `MaxLatency.measure_finalists` measures the best with more forward passes.
-3. `find_too_slow` (runs/winner.py) removes architectures with a measurement above the limit from
+3. `find_slow_archs` (runs/winner.py) removes architectures with a measurement above the limit from
    the ranking.
 
-A latency is that of what a search delivers: an ONNX model in ONNX Runtime with one thread. Without
-the extra `export`, on a GPU, or if the networks cannot be written as ONNX, it is that of the
-network in torch. Strategies propose architectures between two batches of scores, so no worker
-computes during a measurement.
+Latency is measured on what a search delivers: an ONNX model in ONNX Runtime with one thread.
+Without the extra `export`, on a GPU, or if the networks cannot be written as ONNX, it is measured
+in torch. Strategies propose architectures between two batches of scores, so no worker computes
+during a measurement.
 
 A latency is a record like any other, with the measure `latency(runtime=...,machine=...)@2`, so a
 resumed search makes the same decisions again. On hardware of another model it measures again,

@@ -265,7 +265,7 @@ class NASI(Strategy):
         self._random_labels = labels == "random"
         self._noise_inputs = inputs == "noise"
         self._allow_zero = zero
-        self._norms_count = norms
+        self._include_norms = norms
         self._sampler = NewArchSampler(self._space)
         self.trace: list[NASIRun] = []
 
@@ -412,7 +412,7 @@ class NASI(Strategy):
         batch = draw.batch.to(self._device)
         loss = self._source.task.loss
         t = compute_trace_norm(
-            supernet, batch, loss, differentiable=differentiable, norms=self._norms_count
+            supernet, batch, loss, differentiable=differentiable, norms=self._include_norms
         ).cpu()
         if not isfinite(float(t.detach())):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Makes a strategy from what a user types, such as `evolution(preset=zennas,population=64)`."""
+"""Make a strategy from what a user types, such as `evolution(preset=zennas,population=64)`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -77,7 +77,7 @@ class StrategySpec:
 
     @property
     def learns(self) -> bool:
-        """Whether the strategy needs the scores of its proposals or of its pool."""
+        """Whether the strategy uses the scores of its proposals or of its pool."""
         fitness = signature(self.strategy_class).parameters["fitness"]
         is_required = fitness.default is Parameter.empty
         return is_required or "pool_fitness" in self.strategy_class.needs
@@ -119,8 +119,8 @@ class StrategySpec:
             space: The space to search.
             rng: Random generator.
             fitness: What to maximise.
-            inputs: What the search supplies. The strategy gets the fields that its constructor has
-                as arguments.
+            inputs: What the search supplies. The strategy gets the fields that are parameters of
+                its constructor.
         """
         parameters = signature(self.strategy_class).parameters
         arguments = dict(self.options)

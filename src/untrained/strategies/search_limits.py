@@ -99,7 +99,7 @@ class SearchLimits:
         return ConstrainedSpace(self._full_space, size_limits, self._task)
 
     def limit_flops(self, max_flops: float) -> None:
-        """Limit the multiply-adds of what is proposed further than the user does.
+        """Lower the limit on multiply-adds below that of the user.
 
         Call this before the first architecture is proposed.
         """
@@ -149,7 +149,10 @@ class SearchLimits:
         return rows
 
     def list_requests(self) -> list[ScoreRequest]:
-        """Return requests that identify latencies from elsewhere, which decide what is proposed."""
+        """Return a request that identifies the latency table; empty if there is none.
+
+        The table decides which architectures are proposed, so it is part of the key of the search.
+        """
         if isinstance(self.max_latency, TableLatency):
             return [self.max_latency.make_request()]
         return []

@@ -276,7 +276,7 @@ class _SupernetScorer:
         loss: Name of the loss.
         seed: Seed of the proxy.
         step_log: Where scores are kept.
-        key: Proposal, batch, and choice or node: the prefix of the scores in the step log.
+        key: Prefix of the names of the scores in the step log: proposal, batch, and choice or node.
     """
 
     supernet: Supernet
@@ -291,7 +291,7 @@ class _SupernetScorer:
         """Return the score, computed now or read from the step log.
 
         Args:
-            mixture: Describes the current mixture, for the step log.
+            mixture: Description of the current mixture, for the step log.
 
         Returns:
             The score, or None if there is none.

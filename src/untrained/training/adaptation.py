@@ -9,11 +9,11 @@ from untrained.training.recipes import RECIPES, Recipe
 # Largest shift of an image and side of the square that is cut out, as shares of the shorter side.
 CROP_SHARE = 1 / 8
 CUTOUT_SHARE = 1 / 3
-# Rows of a table that a training sees, and the limits of epochs, steps per epoch and batch size.
-TABLE_ROWS_SEEN = 100_000
+# Number of rows of a table that a training reads in all epochs together.
+TOTAL_TABLE_ROWS = 100_000
 MIN_TABLE_EPOCHS = 5
 MAX_TABLE_EPOCHS = 100
-TABLE_STEPS = 50
+MIN_TABLE_STEPS = 50  # per epoch, if the table has enough rows
 MIN_TABLE_BATCH = 64
 MAX_TABLE_BATCH = 512
 
@@ -21,9 +21,9 @@ MAX_TABLE_BATCH = 512
 def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
     """Set the options in `recipe.from_data`: epochs, batch, rate, crop, flip and cutout.
 
-    The label of the returned recipe has these values, so that it repeats the training without the
-    data being measured again. Options that the user set are kept. Rows of a table keep the values
-    of the recipe, except epochs and batch.
+    The label of the returned recipe contains these values, so repeating the training does not
+    measure the data again. Options that the user set are kept. For a table, only epochs and batch
+    are set.
 
     Args:
         recipe: The recipe.
@@ -62,13 +62,13 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
 
 
 def _propose_epochs(rows: int) -> int:
-    """Return how often rows of a table are seen, so that about 100,000 rows are seen in all."""
-    return max(MIN_TABLE_EPOCHS, min(MAX_TABLE_EPOCHS, TABLE_ROWS_SEEN // max(rows, 1)))
+    """Return the number of epochs in which a training reads about 100,000 rows of a table."""
+    return max(MIN_TABLE_EPOCHS, min(MAX_TABLE_EPOCHS, TOTAL_TABLE_ROWS // max(rows, 1)))
 
 
 def _propose_table_batch(rows: int) -> int:
-    """Return a batch size, a power of two, with 50 steps or more per epoch if rows suffice."""
+    """Return a power of two as batch size, with at least 50 steps per epoch if possible."""
     batch = MIN_TABLE_BATCH
-    while batch < MAX_TABLE_BATCH and TABLE_STEPS * 2 * batch <= rows:
+    while batch < MAX_TABLE_BATCH and MIN_TABLE_STEPS * 2 * batch <= rows:
         batch *= 2
     return batch

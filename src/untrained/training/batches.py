@@ -131,10 +131,10 @@ def _move_part(part: Part, device: str) -> Part:
     """Return a part whose images are on the device, or only their statistics if they do not fit."""
     if not isinstance(part, ImagePart):
         return part
-    moved = replace(part, mean=part.mean.to(device), std=part.std.to(device))
+    moved_part = replace(part, mean=part.mean.to(device), std=part.std.to(device))
     if not _fits_on_device(part, device):
-        return moved
-    return replace(moved, images=part.images.to(device), labels=part.labels.to(device))
+        return moved_part
+    return replace(moved_part, images=part.images.to(device), labels=part.labels.to(device))
 
 
 def _fits_on_device(part: ImagePart, device: str) -> bool:

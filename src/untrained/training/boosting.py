@@ -81,34 +81,21 @@ def train_boosting(source: DataSource, seconds: float | None = None) -> Boosting
     """
     start = perf_counter()
     kind = source.task.kind
-    identifiers = len(source.task.vocabularies)
+    identifier_count = len(source.task.vocabularies)
     features, labels = _read_rows(source.parts[TRAIN], MAX_ROWS)
-    dense = features.shape[1] - identifiers
-    encoded = features[:, :dense]
-    if identifiers:
-        rates = []
-        # The rates for a row must not contain its own label.
-        folds = np.arange(len(features)) % FOLDS
-        for fold in range(FOLDS):
-            is_inside = folds == fold
-            rates.append(
-                _estimate_rates(
-                    source.task,
-                    features[~is_inside, dense:],
-                    labels[~is_inside],
-                    features[is_inside, dense:],
-                )
-            )
-        order = np.argsort(folds, kind="stable")
-        encoded_rates = np.empty((len(features), rates[0].shape[1]))
-        encoded_rates[order] = np.concatenate(rates)
-        encoded = np.hstack([encoded, encoded_rates])
+    dense_count = features.shape[1] - identifier_count
+    train_features = features[:, :dense_count]
+    train_identifiers = features[:, dense_count:]
+    if identifier_count:
+        train_rates = _estimate_rates_in_folds(source.task, train_identifiers, labels)
+        train_features = np.hstack([train_features, train_rates])
 
     def encode(part: Part, max_rows: int | None) -> tuple[Array, Array]:
         rows, row_labels = _read_rows(part, max_rows)
-        if identifiers:
-            part_rates = _estimate_rates(source.task, features[:, dense:], labels, rows[:, dense:])
-            rows = np.hstack([rows[:, :dense], part_rates])
+        if identifier_count:
+            identifiers = rows[:, dense_count:]
+            part_rates = _estimate_rates(source.task, train_identifiers, labels, identifiers)
+            rows = np.hstack([rows[:, :dense_count], part_rates])
         return rows, row_labels
 
     val_features, val_labels = encode(source.parts[VAL], MAX_ROWS)
@@ -119,7 +106,7 @@ def train_boosting(source: DataSource, seconds: float | None = None) -> Boosting
     for leaves in LEAVES:
         if best_model is not None and seconds is not None and perf_counter() - start > seconds:
             break
-        predict_stages = _fit_trees(source.task, leaves, encoded, labels)
+        predict_stages = _fit_trees(source.task, leaves, train_features, labels)
         for trees, outputs in enumerate(predict_stages(val_features), 1):
             loss = float(_compute_losses(kind, outputs, val_labels).mean())
             if loss < best_loss:
@@ -146,7 +133,7 @@ def train_boosting(source: DataSource, seconds: float | None = None) -> Boosting
 
 
 def _fit_trees(task: Task, leaves: int, features: Array, labels: Array) -> _PredictStages:
-    """Fit trees of at most so many leaves."""
+    """Fit trees with at most `leaves` leaves each."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     make_model = HistGradientBoostingClassifier
@@ -199,14 +186,43 @@ def _compute_quality(kind: TaskKind, outputs: Array, labels: Array) -> float | N
     return float(np.mean(outputs.argmax(1) == labels))
 
 
-def _estimate_rates(task: Task, seen: Array, labels: Array, rows: Array) -> Array:
-    """Estimate the mean label of identifiers, or with three classes or more the share of each.
+def _estimate_rates_in_folds(task: Task, identifiers: Array, labels: Array) -> Array:
+    """Estimate the rates of training rows, those of each fold from the rows of the other folds.
+
+    So the rates of a row do not depend on its own label.
 
     Args:
         task: The task.
-        seen: Identifiers of the rows to estimate from.
+        identifiers: Identifiers of the rows.
         labels: Their labels.
-        rows: Identifiers of the rows that need rates.
+
+    Returns:
+        Rates, as `_estimate_rates` returns them.
+    """
+    folds = np.arange(len(labels)) % FOLDS
+    rates_of_folds = []
+    for fold in range(FOLDS):
+        in_fold = folds == fold
+        rates_of_folds.append(
+            _estimate_rates(task, identifiers[~in_fold], labels[~in_fold], identifiers[in_fold])
+        )
+    # The rates are sorted by fold; put them back into the order of the rows.
+    order = np.argsort(folds, kind="stable")
+    rates = np.empty((len(labels), rates_of_folds[0].shape[1]))
+    rates[order] = np.concatenate(rates_of_folds)
+    return rates
+
+
+def _estimate_rates(
+    task: Task, train_identifiers: Array, train_labels: Array, identifiers: Array
+) -> Array:
+    """Estimate the mean label of each identifier, or with three or more classes the class shares.
+
+    Args:
+        task: The task.
+        train_identifiers: Identifiers of the rows to estimate from.
+        train_labels: Their labels.
+        identifiers: Identifiers of the rows that need rates.
 
     Returns:
         Rates (rows, columns), or (rows, columns times classes).
@@ -215,19 +231,20 @@ def _estimate_rates(task: Task, seen: Array, labels: Array, rows: Array) -> Arra
     from sklearn.preprocessing import TargetEncoder
 
     if task.kind == REGRESSION:
-        encoder = TargetEncoder(target_type="continuous").fit(seen, labels)
-        return np.asarray(encoder.transform(rows))
-    targets = [labels]
+        encoder = TargetEncoder(target_type="continuous").fit(train_identifiers, train_labels)
+        return np.asarray(encoder.transform(identifiers))
+    targets = [train_labels]
     if task.num_classes > 2:
-        targets = [(labels == number).astype(np.float64) for number in range(task.num_classes)]
+        classes = range(task.num_classes)
+        targets = [(train_labels == number).astype(np.float64) for number in classes]
     rates = []
     for target in targets:
         if target.min() == target.max():
             # A class without rows here, or the only one.
-            rates.append(np.full(rows.shape, target[0]))
+            rates.append(np.full(identifiers.shape, target[0]))
         else:
-            encoder = TargetEncoder(target_type="binary").fit(seen, target)
-            rates.append(np.asarray(encoder.transform(rows)))
+            encoder = TargetEncoder(target_type="binary").fit(train_identifiers, target)
+            rates.append(np.asarray(encoder.transform(identifiers)))
     return np.hstack(rates)
 
 
@@ -252,7 +269,7 @@ def _read_rows(part: Part, max_rows: int | None) -> tuple[Array, Array]:
 
 
 def _take_stage(stages: Iterator[Array], trees: int) -> Array:
-    """Return the outputs of the first trees."""
+    """Return the outputs of the first `trees` trees."""
     return next(islice(stages, trees - 1, trees))
 
 

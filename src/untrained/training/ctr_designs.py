@@ -40,8 +40,8 @@ class Embeddings(nn.Module):
     def __init__(self, task: Task, width: int = EMBEDDING_WIDTH) -> None:
         super().__init__()
         sizes = torch.tensor((0, *task.vocabularies))
-        self.fields = len(task.vocabularies)
-        self.dense = task.input_shape[0] - self.fields
+        self.field_count = len(task.vocabularies)
+        self.dense_count = task.input_shape[0] - self.field_count
         self.register_buffer("offsets", sizes.cumsum(0)[:-1], persistent=False)
         # A table without identifiers still needs one row, because torch refuses an empty table.
         self.table = nn.Embedding(max(int(sizes.sum()), 1), width)
@@ -50,8 +50,8 @@ class Embeddings(nn.Module):
             nn.init.xavier_normal_(rows)
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        identifiers = rows[:, self.dense :].long() + self.offsets
-        return rows[:, : self.dense], self.table(identifiers)
+        identifiers = rows[:, self.dense_count :].long() + self.offsets
+        return rows[:, : self.dense_count], self.table(identifiers)
 
 
 class Logistic(nn.Module):
@@ -60,7 +60,7 @@ class Logistic(nn.Module):
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.weights = Embeddings(task, task.num_classes)
-        self.slopes = nn.Parameter(torch.zeros(self.weights.dense, task.num_classes))
+        self.slopes = nn.Parameter(torch.zeros(self.weights.dense_count, task.num_classes))
         self.bias = nn.Parameter(torch.zeros(task.num_classes))
         nn.init.zeros_(self.weights.table.weight)
 
@@ -77,10 +77,10 @@ class Dlrm(nn.Module):
         super().__init__()
         self.embed = Embeddings(task)
         self.bottom: nn.Module | None = None
-        vectors = self.embed.fields
+        vectors = self.embed.field_count
         dense_width = 0
-        if self.embed.dense:
-            self.bottom = make_mlp(self.embed.dense, HIDDEN_WIDTHS[1], EMBEDDING_WIDTH)
+        if self.embed.dense_count:
+            self.bottom = make_mlp(self.embed.dense_count, HIDDEN_WIDTHS[1], EMBEDDING_WIDTH)
             vectors += 1
             dense_width = EMBEDDING_WIDTH
         pairs = vectors * (vectors - 1) // 2
@@ -109,7 +109,7 @@ class DeepFm(nn.Module):
         super().__init__()
         self.first = Logistic(task)
         self.embed = Embeddings(task)
-        width = self.embed.dense + self.embed.fields * EMBEDDING_WIDTH
+        width = self.embed.dense_count + self.embed.field_count * EMBEDDING_WIDTH
         self.deep = make_mlp(width, *HIDDEN_WIDTHS, task.num_classes)
         self.mix: nn.Module | None = None
         if task.num_classes > 1:
@@ -137,14 +137,14 @@ class AutoInt(nn.Module):
     def __init__(self, task: Task, layers: int = 2, heads: int = 2) -> None:
         super().__init__()
         self.embed = Embeddings(task)
-        self.directions = nn.Parameter(torch.randn(self.embed.dense, EMBEDDING_WIDTH) * 0.03)
+        self.directions = nn.Parameter(torch.randn(self.embed.dense_count, EMBEDDING_WIDTH) * 0.03)
         self.attentions = nn.ModuleList(
             nn.MultiheadAttention(EMBEDDING_WIDTH, heads, batch_first=True) for _ in range(layers)
         )
         self.residuals = nn.ModuleList(
             nn.Linear(EMBEDDING_WIDTH, EMBEDDING_WIDTH) for _ in range(layers)
         )
-        width = (self.embed.dense + self.embed.fields) * EMBEDDING_WIDTH
+        width = (self.embed.dense_count + self.embed.field_count) * EMBEDDING_WIDTH
         self.head = nn.Linear(width, task.num_classes)
         self.deep = make_mlp(width, *HIDDEN_WIDTHS, task.num_classes)
 
@@ -185,8 +185,9 @@ CTR_DESIGNS: dict[str, Callable[[Task], nn.Module]] = {
 
 
 def list_ctr_designs(task: Task) -> list[str]:
-    """Return the names of the networks that compete with a found network on a table."""
-    omitted = "linear"
+    """Return the names of the designs that compete with the best network of a search on a table."""
+    # Both names stand for the same network; the other one suits the task.
+    unsuitable_name = "linear"
     if task.kind == REGRESSION:
-        omitted = "logistic"
-    return [name for name in CTR_DESIGNS if name != omitted]
+        unsuitable_name = "logistic"
+    return [name for name in CTR_DESIGNS if name != unsuitable_name]

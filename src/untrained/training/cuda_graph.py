@@ -34,7 +34,7 @@ WARM_UP_STEPS = 3
 class ReplayedGradients:
     """A gradient function that is recorded at its fourth call and replayed from then on.
 
-    If it cannot be recorded, it is called as it is, from then on.
+    If the recording fails, the function is called directly from then on.
 
     Attributes:
         failure: Why the function cannot be recorded; empty as long as nothing failed.
@@ -142,7 +142,7 @@ def _read_first_line(error: RuntimeError) -> str:
 
 @contextmanager
 def _forbid_synchronisation() -> Iterator[None]:
-    """Let operations that wait for the device raise an error inside the block."""
+    """Make operations that wait for the device raise an error inside the block."""
     mode = torch.cuda.get_sync_debug_mode()
     _set_sync_debug_mode("error")
     try:

@@ -71,13 +71,13 @@ class Predictions:
         bins = (confidence * CALIBRATION_BINS).long().clamp(max=CALIBRATION_BINS - 1)
         rows = []
         for index in range(CALIBRATION_BINS):
-            inside = bins == index
-            if not inside.any():
+            in_bin = bins == index
+            if not in_bin.any():
                 continue
             row = {
-                "samples": int(inside.sum()),
-                "confidence": float(confidence[inside].mean()),
-                "accuracy": float(correct[inside].mean()),
+                "samples": int(in_bin.sum()),
+                "confidence": float(confidence[in_bin].mean()),
+                "accuracy": float(correct[in_bin].mean()),
             }
             rows.append(row)
         return rows

@@ -21,10 +21,10 @@ from untrained.training.loop import Training
 from untrained.training.regression_metrics import RegressionMetrics
 from untrained.training.result import TrainingKey, TrainingResult
 
-# Number of mistakes in the result, each with its image.
-SHOWN_MISTAKES = 24
+# Largest number of mistakes in the result, each with its image.
+MAX_MISTAKES = 24
 # Longest side of such an image in pixels.
-SHOWN_SIDE = 96
+MAX_MISTAKE_SIDE = 96
 
 
 def evaluate_training(
@@ -48,7 +48,7 @@ def evaluate_training(
         parts: The test part, and the parts whose sizes are listed in the result.
         class_names: Names of the classes; empty if the data have none.
         command: What to type to repeat the training.
-        notes: What was decided from the data, one sentence each.
+        notes: Settings that were chosen from the data, one sentence each.
         folder: Folder of the training.
 
     Returns:
@@ -164,7 +164,7 @@ def _describe_mistakes(
     """Describe the worst mistakes, with an image if the samples are images."""
     predicted_labels = predictions.predicted_labels
     mistakes = []
-    for index in predictions.find_worst_mistakes(SHOWN_MISTAKES):
+    for index in predictions.find_worst_mistakes(MAX_MISTAKES):
         truth = int(predictions.labels[index])
         predicted = int(predicted_labels[index])
         mistake: dict[str, Any] = {
@@ -187,7 +187,7 @@ def encode_image(image: Tensor) -> str:
     else:
         pixels = pixels[..., :3]
     picture = Image.fromarray(pixels)
-    picture.thumbnail((SHOWN_SIDE, SHOWN_SIDE))
+    picture.thumbnail((MAX_MISTAKE_SIDE, MAX_MISTAKE_SIDE))
     buffer = BytesIO()
     picture.save(buffer, format="PNG")
     return f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"

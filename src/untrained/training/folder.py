@@ -63,7 +63,10 @@ def move_training_aside(folder: Path) -> Path:
 
 
 def copy_training(source: Path, target: Path) -> None:
-    """Copy a finished training to another folder, where nothing reads it before it is complete."""
+    """Copy a finished training to another folder.
+
+    `train.json` is copied last, because a folder with this file must hold a complete training.
+    """
     for name in (WEIGHTS_FILE, SCHEMA, VOCABULARIES, TRAINING_FILE):
         if (source / name).exists():
             # A copy that was killed leaves a partial file, which must not look like a whole one.

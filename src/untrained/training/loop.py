@@ -249,7 +249,7 @@ class Training:
         return loss.detach()
 
     def _can_replay_steps(self) -> bool:
-        """Whether steps can be replayed from a CUDA graph (`cuda_graph.py`).
+        """Return whether steps can be replayed from a CUDA graph (`cuda_graph.py`).
 
         The recipe must allow it, and a single process must train on a GPU. A replayed step repeats
         the recorded drop-path rates, so these must not grow.
@@ -301,7 +301,7 @@ class Training:
     def share_epoch_loss(self) -> None:
         """Replace the sum of losses by its mean over all processes, each of which must call this.
 
-        Then every process finds in the same epoch that the training diverged.
+        Every process then detects in the same epoch that the training has diverged.
         """
         self.epoch_loss.copy_(self.process.average(self.epoch_loss))
 
@@ -348,10 +348,10 @@ class Training:
         return BestWeights(best.epoch, best.kind, best.metrics, weights)
 
     def is_out_of_patience(self, patience: int | None) -> bool:
-        """Whether an epoch just ended, and `patience` epochs have passed since the best one.
+        """Return whether an epoch just ended, `patience` epochs after the best one.
 
-        Patience counts from the first of several equally good epochs. The weights that are kept are
-        those of the last of them.
+        Of several equally good epochs, the first one counts here, although the weights of the last
+        one are kept.
         """
         if not patience or not self.curve or not self.is_at_epoch_end:
             return False

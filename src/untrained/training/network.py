@@ -129,7 +129,7 @@ class OverlappingPoolDetector(TorchFunctionMode):
 
 
 def has_overlapping_pools(model: nn.Module, inputs: Tensor) -> bool:
-    """Whether the network has average pooling with overlapping windows.
+    """Return whether the network has average pooling with overlapping windows.
 
     It is tested in evaluation and in training mode, because an auxiliary tower runs only in the
     latter.
@@ -156,7 +156,7 @@ def choose_memory_format(model: nn.Module, batch: Batch) -> torch.memory_format:
 
 
 def supports_bfloat16(device: str) -> bool:
-    """Whether a device computes in bfloat16 faster than in float32.
+    """Return whether a device computes in bfloat16 faster than in float32.
 
     Every supported GPU does. A CPU does if it has instructions for it: AVX-512 BF16 or AMX. Without
     them torch converts every number to float32 and back, which is slower.

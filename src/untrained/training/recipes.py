@@ -140,10 +140,10 @@ class Recipe:
     @property
     def options(self) -> dict[str, Any]:
         """The options that a user may set in brackets, with their values."""
-        fixed = ("space_options", "from_data", "differences", "name", "about")
+        internal_fields = ("space_options", "from_data", "differences", "name", "about")
         options = {}
         for field in fields(self):
-            if field.name not in fixed:
+            if field.name not in internal_fields:
                 options[field.name] = getattr(self, field.name)
         return options
 
@@ -191,7 +191,7 @@ _TYPE_NAMES = {int: "a whole number", float: "a number", bool: "True or False", 
 
 
 def _has_type(value: object, value_type: type) -> bool:
-    """Whether a value is valid for an option of this type."""
+    """Return whether a value is valid for an option of this type."""
     # In Python a bool is also an int.
     if isinstance(value, bool):
         return value_type is bool

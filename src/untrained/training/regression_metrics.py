@@ -11,7 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from untrained.training.ctr_metrics import CALIBRATION_BINS, CalibrationBin
+from untrained.training.ctr_metrics import (
+    CALIBRATION_BINS,
+    CalibrationBin,
+    compute_calibration_error,
+)
 
 Array = NDArray[np.float64]
 
@@ -45,9 +49,8 @@ class RegressionMetrics:
         return values
 
     def compute_calibration_error(self) -> float:
-        """Compute the mean distance between predicted and observed labels of a bin."""
-        distance = sum(abs(row.predicted - row.observed) * row.rows for row in self.bins)
-        return distance / sum(row.rows for row in self.bins)
+        """Compute the mean distance between predicted and observed, weighted by rows."""
+        return compute_calibration_error(self.bins)
 
 
 def compute_regression_metrics(
@@ -86,7 +89,9 @@ def _compute_bins(predicted: Array, observed: Array) -> tuple[CalibrationBin, ..
     order = np.argsort(predicted, kind="stable")
     result = []
     for rows in np.array_split(order, CALIBRATION_BINS):
-        if len(rows):
-            means = float(predicted[rows].mean()), float(observed[rows].mean())
-            result.append(CalibrationBin(*means, len(rows)))
+        if len(rows) == 0:
+            continue
+        mean_prediction = float(predicted[rows].mean())
+        mean_label = float(observed[rows].mean())
+        result.append(CalibrationBin(mean_prediction, mean_label, len(rows)))
     return tuple(result)

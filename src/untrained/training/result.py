@@ -44,7 +44,7 @@ class AnotherTrainingError(UsageError):
 
 
 def format_errors(rmse: float | None, mae: float | None, r2: float | None) -> str:
-    """Return the metrics of a regression, such as "3.2, MAE 2.1, R2 0.87"."""
+    """Return RMSE, MAE and R2 as text, such as "3.2, MAE 2.1, R2 0.87"."""
     text = f"{rmse:.4g}, MAE {mae:.4g}"
     if r2 is not None:
         text += f", R2 {r2:.3f}"
@@ -170,7 +170,7 @@ class TrainingResult:
         constant: The same metrics of a constant prediction: always the most frequent class, or the
             mean label, of the training rows. Empty for clicks, which have the normalised entropy,
             and for classes of pictures.
-        notes: What was decided from the data, one sentence each.
+        notes: Settings that were chosen from the data, one sentence each.
         estimated_by: Folder of the training without the test part whose test results are shown;
             empty if they are this training's own.
         folder: The folder of the training.
@@ -224,7 +224,7 @@ class TrainingResult:
 
     @property
     def estimate_text(self) -> str:
-        """What the test result says if the test part was trained on; empty if it was not."""
+        """Where the test result comes from if the test part was trained on; else empty."""
         if not self.estimated_by:
             return ""
         return (

@@ -53,7 +53,7 @@ MAX_GRADIENT_NORM = 5.0
 
 @dataclass(frozen=True)
 class WarmUp:
-    """What networks are trained on before they are scored, and how.
+    """A short training of networks before they are scored: its samples and its plan.
 
     Attributes:
         share: Fraction of the training samples to use.

@@ -1,4 +1,4 @@
-"""Recognise natural mistakes in the arguments of public functions, and say what to type instead."""
+"""Recognise common mistakes in the arguments of public functions, and say what to type instead."""
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
@@ -11,11 +11,11 @@ from untrained.data import SOURCES
 from untrained.data.samples import is_samples
 from untrained.errors import UsageError, unknown_name_error
 from untrained.proxies import PROXIES
-from untrained.spaces import SPACES, Space
+from untrained.spaces import SPACES
 from untrained.strategies import STRATEGIES
 
-# Options of the command line that have another form in Python.
-_OTHER_FORMS = {
+# How options of the command line are written in Python, if their names differ.
+_PYTHON_FORMS = {
     "max_params": "limits={'params': '1M'}",
     "min_params": "limits={'min_params': '1M'}",
     "max_flops": "limits={'flops': '100M'}",
@@ -29,28 +29,28 @@ _OTHER_FORMS = {
 def check_option_names(
     function: Callable[..., object], options: Mapping[str, object], allowed: Iterable[str]
 ) -> None:
-    """Refuse unknown keyword arguments of a function that takes further options.
+    """Refuse unknown keyword arguments of a function with a `**options` parameter.
 
     Args:
         function: The function.
-        options: The further options.
-        allowed: Names of further options that it has.
+        options: The arguments that `**options` received.
+        allowed: Names that `**options` may contain.
 
     Raises:
         UsageError: An option is unknown.
     """
-    names = list(allowed)
+    valid_names = list(allowed)
     for parameter in signature(function).parameters.values():
         if parameter.kind is not Parameter.VAR_KEYWORD:
-            names.append(parameter.name)
+            valid_names.append(parameter.name)
     for name in options:
-        if name in names:
+        if name in valid_names:
             continue
-        if name in _OTHER_FORMS:
+        if name in _PYTHON_FORMS:
             raise UsageError(
-                f"{function.__name__} has no argument {name}; write {_OTHER_FORMS[name]}"
+                f"{function.__name__} has no argument {name}; write {_PYTHON_FORMS[name]}"
             )
-        raise unknown_name_error(f"option of {function.__name__}", name, names)
+        raise unknown_name_error(f"option of {function.__name__}", name, valid_names)
 
 
 def check_space_argument(space: object) -> None:
@@ -73,7 +73,7 @@ def check_space_argument(space: object) -> None:
     base = name.partition("(")[0]
     if base in SPACES:
         return
-    if isdir(name) and not isinstance(space, Space):
+    if isdir(name):
         data = f"folder:{name}"
         raise UsageError(
             f"{name} is a folder, not a space; if it has pictures: --data {data} "

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Unpack
 
 from untrained.benchmarks.comparison import (
     ProxyScores,
-    SeedScores,
+    ScoreColumn,
     collect_scores,
     collect_sizes,
     compare_with_truth,
-    describe_shared_baseline,
+    describe_baseline_on_scored_archs,
     parse_failure_rule,
     rank_failures_last,
     sort_results,
@@ -40,7 +40,7 @@ from untrained.proxies import Proxy, load_proxy, parse_proxy_names
 from untrained.proxies.consensus import MEMBERS
 from untrained.quantities import parse_count, parse_path, parse_seed, show_value
 from untrained.runs.folder import STORE, make_file_name, read_versions
-from untrained.spaces import Space, get_space_name, load_space, shorten_space
+from untrained.spaces import Space, get_name_or_space, get_space_name, load_space
 from untrained.training.warm_up import WarmUp
 from untrained.workflows.arguments import check_option_names, check_space_argument
 from untrained.workflows.combination import combine_proxies
@@ -134,7 +134,7 @@ def bench(
     check_space_argument(space)
     # Load the space first, to report a wrong name before any work.
     load_space(space)
-    named_space = shorten_space(space)
+    named_space = get_name_or_space(space)
     space_name = get_space_name(named_space)
     samples = parse_count(samples, "samples", 3)
     seeds = parse_count(seeds, "seeds")
@@ -144,7 +144,7 @@ def bench(
         run = parse_path(run, "run")
     failure_rule = parse_failure_rule(failures)
     compute = ComputeConfig(device=device, **compute_options)
-    requested_proxies = list_proxies(DEFAULT_PROXIES if proxy is None else proxy)
+    requested_proxies = parse_requested_proxies(DEFAULT_PROXIES if proxy is None else proxy)
     proxies = load_proxies_and_baselines(requested_proxies)
     if table is None:
         if not isinstance(named_space, str):
@@ -167,9 +167,9 @@ def bench(
     seed_range = range(seed, seed + seeds)
     weights = None
     if warm_up:
-        weights = _warm_up(warm_up, truth, source, seed, device, folder, on_progress)
+        weights = _prepare_weights(warm_up, truth, source, seed, device, folder, on_progress)
 
-    work = score_architectures(
+    scoring_result = score_architectures(
         truth.named_space,
         truth.archs,
         proxies,
@@ -183,10 +183,12 @@ def bench(
     )
     columns = []
     for one_proxy in proxies:
-        by_seed, failed = collect_scores(work.records, one_proxy.measure, truth.archs, seed_range)
+        by_seed, failure_counts = collect_scores(
+            scoring_result.records, one_proxy.measure, truth.archs, seed_range
+        )
         if failure_rule == "last":
             by_seed = tuple(rank_failures_last(by_seed, one_proxy.higher_is_better))
-        columns.append(make_proxy_scores(one_proxy, by_seed, failed))
+        columns.append(make_proxy_scores(one_proxy, by_seed, failure_counts))
     columns += combine_proxies(columns)
     for name in split_names(scores):
         columns.append(_read_published_scores(truth, name))
@@ -198,7 +200,7 @@ def bench(
     ceiling = measure_noise_ceiling(truth.table, truth.metric, truth.archs)
     table_path = _find_table_path(table, folder)
     notes = [
-        describe_shared_baseline(results, truth.values),
+        describe_baseline_on_scored_archs(results, truth.values),
         ceiling.describe() if ceiling else "",
         _describe_direction(truth) if table is not None else "",
         _describe_table(truth.table),
@@ -237,7 +239,7 @@ def bench(
     cost = {}
     if weights and weights.seconds:
         cost["warm-up"] = weights.seconds
-    cost["total"] = work.seconds + sum(cost.values())
+    cost["total"] = scoring_result.seconds + sum(cost.values())
     result = BenchmarkResult(
         title=f"{truth.table.name}: {truth.about}",
         command=f"untrained bench {format_options(bench, options)}",
@@ -251,7 +253,7 @@ def bench(
         settings=settings,
         versions=read_versions(),
         cost=cost,
-        batched=work.batched,
+        batched=scoring_result.batched,
         seeds=seeds,
         folder=str(folder),
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
@@ -303,10 +305,12 @@ def _describe_direction(truth: GroundTruth) -> str:
     return f"{direction} values of {metric.kind} count as better."
 
 
-def list_proxies(proxies: object) -> list[str | Proxy]:
-    """Return proxies that a user named: text with commas, a proxy, or a list of both.
+def parse_requested_proxies(proxies: object) -> list[str | Proxy]:
+    """Return the proxies that a user requested as a list of names and `Proxy` objects.
 
-    "all" also contains the default proxy of a search, which is an aggregate of others.
+    Args:
+        proxies: Names separated by commas, a `Proxy`, or a list of both. "all" also contains the
+            default proxy of a search, which is an aggregate of others.
 
     Raises:
         UsageError: The argument is something else.
@@ -323,13 +327,13 @@ def list_proxies(proxies: object) -> list[str | Proxy]:
             f"{show_value(proxies)} is not a list of names; give them as text, such as "
             "'params,naswot'"
         )
-    listed: list[str | Proxy] = []
+    requested: list[str | Proxy] = []
     for proxy in proxies:
         if isinstance(proxy, str):
-            listed += parse_proxy_names(proxy)
+            requested += parse_proxy_names(proxy)
         else:
-            listed.append(proxy)
-    return listed
+            requested.append(proxy)
+    return requested
 
 
 def format_proxies(proxies: object) -> str:
@@ -337,7 +341,7 @@ def format_proxies(proxies: object) -> str:
     if isinstance(proxies, str):
         return proxies
     names = []
-    for proxy in list_proxies(proxies):
+    for proxy in parse_requested_proxies(proxies):
         names.append(proxy if isinstance(proxy, str) else proxy.label)
     return ",".join(names)
 
@@ -358,14 +362,14 @@ def map_measures_to_names(requested: Sequence[str | Proxy]) -> dict[str, str]:
 
 
 def make_proxy_scores(
-    proxy: Proxy, by_seed: tuple[SeedScores, ...], failures: dict[str, int]
+    proxy: Proxy, by_seed: tuple[ScoreColumn, ...], failure_counts: dict[str, int]
 ) -> ProxyScores:
     """Combine the scores of a proxy with its description.
 
     Args:
         proxy: The proxy.
         by_seed: Its scores, by seed.
-        failures: Number of failures, by kind.
+        failure_counts: Number of failures, by kind.
     """
     kind = "proxy"
     if proxy.name in BASELINES:
@@ -373,7 +377,13 @@ def make_proxy_scores(
     elif proxy.parts:
         kind = "combination"
     return ProxyScores(
-        proxy.label, proxy.about, kind, proxy.higher_is_better, by_seed, proxy.cost, failures
+        proxy=proxy.label,
+        about=proxy.about,
+        kind=kind,
+        higher_is_better=proxy.higher_is_better,
+        by_seed=by_seed,
+        cost=proxy.cost,
+        failures=failure_counts,
     )
 
 
@@ -421,7 +431,7 @@ def _make_default_folder(
     return Path("runs", make_file_name(*words))
 
 
-def _warm_up(
+def _prepare_weights(
     warm_up: str,
     truth: GroundTruth,
     source: DataSource,
@@ -430,7 +440,7 @@ def _warm_up(
     folder: Path,
     on_progress: ProgressCallback | None,
 ) -> WeightSource:
-    """Train the weights from which the networks are initialised."""
+    """Train the weights that networks start with, as the option `warm_up` says."""
     plan = WarmUp.parse(warm_up, source)
     folder.mkdir(parents=True, exist_ok=True)
     return plan.prepare_weights(load_space(truth.named_space), seed, device, folder, on_progress)

@@ -32,7 +32,7 @@ from untrained.proxies import Proxy, load_proxy
 from untrained.quantities import MAX_SAMPLES, parse_count, parse_path, parse_seed
 from untrained.runs.folder import STORE, make_file_name, read_versions
 from untrained.seeds import make_generator
-from untrained.spaces import Space, get_space_name, load_space, shorten_space
+from untrained.spaces import Space, get_name_or_space, get_space_name, load_space
 from untrained.strategies.driver import DriverResult
 from untrained.strategies.random import RandomSearch
 from untrained.training.short_training import SHORT_TRAINING
@@ -40,18 +40,19 @@ from untrained.types import Arch, Record
 from untrained.workflows.arguments import check_space_argument
 from untrained.workflows.bench import (
     format_proxies,
-    list_proxies,
     load_proxies_and_baselines,
     make_proxy_scores,
     map_measures_to_names,
+    parse_requested_proxies,
 )
 from untrained.workflows.score_architectures import score_architectures
 from untrained.workflows.search_checks import check_data
 
-# Number of sampled architectures per training. Those to train are chosen by size from this pool.
+# Number of architectures that are sampled for each training. The ones to train are chosen from this
+# pool by their size.
 POOL_PER_TRAINING = 8
 # With fewer finished trainings, proxies cannot be compared.
-MIN_FINISHED = 3
+MIN_FINISHED_TRAININGS = 3
 AUTO = "auto"
 SIZE_PROXY = "params"
 
@@ -75,7 +76,7 @@ def calibrate(
 ) -> BenchmarkResult:
     """Compare proxies with a few short trainings on the user's own space and data.
 
-    `search(..., proxy="auto")` uses the recommended one: `consensus`, or the best of them if it is
+    `search(..., proxy="auto")` uses the recommended proxy: `consensus`, unless another proxy is
     significantly better.
 
     Args:
@@ -126,7 +127,7 @@ def calibrate(
     compute = ComputeConfig(device, workers, ray, time_limit)
     check_space_argument(space)
     loaded_space = load_space(space)
-    named_space = shorten_space(space)
+    named_space = get_name_or_space(space)
     space_name = get_space_name(named_space)
     if is_samples(data):
         source = make_samples_source(open_samples(data), loaded_space.task)
@@ -141,7 +142,7 @@ def calibrate(
     check_data(loaded_space, source.task)
     training_name = f"{SHORT_TRAINING}(epochs={epochs},samples={samples})"
     training = load_proxy(training_name)
-    requested_proxies = list_proxies(proxy)
+    requested_proxies = parse_requested_proxies(proxy)
     proxies = load_proxies_and_baselines(requested_proxies)
     proxy_names_by_measure = map_measures_to_names(requested_proxies)
     proxy_names_by_measure[training.measure] = training_name
@@ -152,33 +153,36 @@ def calibrate(
     # The sizes are measured first, because they decide which architectures are trained.
     rng = make_generator("calibrate", loaded_space.name, seed)
     pool = RandomSearch(loaded_space, rng).ask(POOL_PER_TRAINING * trainings)
-    sizing = scorer.score(pool, [load_proxy("params")], "sizing")
-    archs = _spread_over_sizes(sizing.records, trainings)
+    size_result = scorer.score(pool, [load_proxy("params")], "sizing")
+    archs = _spread_over_sizes(size_result.records, trainings)
 
-    trained = scorer.score(archs, [training], "training")
+    training_result = scorer.score(archs, [training], "training")
     accuracies = {}
-    for record in trained.records:
+    for record in training_result.records:
         if record.value is not None:
             accuracies[record.arch] = 100 * record.value
     archs = [arch for arch in archs if arch in accuracies]
-    if len(archs) < MIN_FINISHED:
-        first_failure = next(str(record.error) for record in trained.records if record.error)
-        raise UsageError(
-            f"only {len(archs)} of {trainings} trainings finished; "
-            f"the first failure is {first_failure}"
-        )
+    if len(archs) < MIN_FINISHED_TRAININGS:
+        failures = [record.error for record in training_result.records if record.error]
+        # A space of one or two architectures has too few trainings although none of them failed.
+        reason = f"{space_name} has too few architectures"
+        if failures:
+            reason = f"the first failure is {failures[0]}"
+        raise UsageError(f"only {len(archs)} of {trainings} trainings finished; {reason}")
 
-    scoring = scorer.score(archs, proxies, "scoring")
+    scoring_result = scorer.score(archs, proxies, "scoring")
     truth = [accuracies[arch] for arch in archs]
     columns = []
     for one_proxy in proxies:
-        by_seed, failures = collect_scores(scoring.records, one_proxy.measure, archs, (seed,))
-        columns.append(make_proxy_scores(one_proxy, by_seed, failures))
+        by_seed, failure_counts = collect_scores(
+            scoring_result.records, one_proxy.measure, archs, (seed,)
+        )
+        columns.append(make_proxy_scores(one_proxy, by_seed, failure_counts))
     sizes = collect_sizes(columns)
     ranked = sort_results(compare_with_truth(column, truth, sizes=sizes) for column in columns)
 
     best = recommend_proxy(ranked)
-    recommended = _name_as_typed(best, requested_proxies)
+    recommended = _find_loadable_name(best, requested_proxies)
     # `auto` alone looks in the default folder.
     next_proxy = "auto"
     if folder != default_folder:
@@ -225,8 +229,8 @@ def calibrate(
         },
         versions=read_versions(),
         cost={
-            "total": sizing.seconds + trained.seconds + scoring.seconds,
-            "training": trained.seconds,
+            "total": size_result.seconds + training_result.seconds + scoring_result.seconds,
+            "training": training_result.seconds,
         },
         recommended=recommended,
         folder=str(folder),
@@ -329,14 +333,14 @@ def recommend_proxy(results: Sequence[ProxyResult]) -> str:
     best = _find_best(results)
     if best is None or _get_spearman(best) <= 0:
         return SIZE_PROXY
-    anchor = _find_anchor(results)
-    if anchor is not None and not _is_better(best, anchor):
-        return anchor.proxy
+    default = _find_default(results)
+    if default is not None and not _is_better(best, default):
+        return default.proxy
     return best.proxy
 
 
 def _find_best(results: Sequence[ProxyResult]) -> ProxyResult | None:
-    """Return the proxy with the highest rank correlation; of equal ones, the cheapest."""
+    """Return the result with the highest rank correlation; of equal ones, the cheapest proxy."""
     best = None
     best_key = (0.0, 0.0)
     for result in results:
@@ -350,8 +354,8 @@ def _find_best(results: Sequence[ProxyResult]) -> ProxyResult | None:
     return best
 
 
-def _find_anchor(results: Sequence[ProxyResult]) -> ProxyResult | None:
-    """Return the proxy that is used unless another one is significantly better."""
+def _find_default(results: Sequence[ProxyResult]) -> ProxyResult | None:
+    """Return the result of the proxy that is recommended if no other is significantly better."""
     candidates = {result.proxy: result for result in results if _can_be_recommended(result)}
     return candidates.get(DEFAULT_PROXY) or candidates.get(SIZE_PROXY)
 
@@ -362,7 +366,7 @@ def _can_be_recommended(result: ProxyResult) -> bool:
 
 
 def _is_better(first: ProxyResult, second: ProxyResult) -> bool:
-    """Whether the interval of the first proxy is above the one of the second."""
+    """Whether the first proxy ranks significantly better than the second."""
     estimate = first.statistics["spearman"]
     other = second.statistics["spearman"]
     if estimate is None or other is None:
@@ -370,33 +374,33 @@ def _is_better(first: ProxyResult, second: ProxyResult) -> bool:
     return estimate.value > other.value and bool(estimate.differs_from(other))
 
 
-def _name_as_typed(label: str, requested: Sequence[str | Proxy]) -> str:
-    """Return the name that loads a proxy: its label, or `./file.py:name` for the user's own."""
+def _find_loadable_name(label: str, requested: Sequence[str | Proxy]) -> str:
+    """Return what to type for a proxy: its label, or `./file.py:name` for a proxy of the user."""
     for name in requested:
         if isinstance(name, str) and is_reference(name) and load_proxy(name).label == label:
             return name
     return label
 
 
-def _make_advice(results: Sequence[ProxyResult], best: str, typed: str = "") -> str:
+def _make_advice(results: Sequence[ProxyResult], best: str, loadable_name: str = "") -> str:
     """Recommend a proxy in one sentence.
 
     Args:
         results: All results, best first.
         best: Label of the recommended proxy.
-        typed: What to type for it, if that is not its label.
+        loadable_name: What to type for it, if that is not its label.
     """
     first = _find_best(results)
-    anchor = _find_anchor(results)
+    default = _find_default(results)
     if first is None or _get_spearman(first) <= 0:
         reason = "no proxy ranked these architectures better than chance"
     elif first.proxy != best:
         reason = "no proxy ranked these architectures significantly better"
-    elif anchor is None or anchor.proxy == best:
+    elif default is None or default.proxy == best:
         reason = "it ranked these architectures best"
     else:
-        reason = f"it ranked these architectures significantly better than {anchor.proxy}"
-    return f"Search with {typed or best}: {reason}."
+        reason = f"it ranked these architectures significantly better than {default.proxy}"
+    return f"Search with {loadable_name or best}: {reason}."
 
 
 def _get_spearman(result: ProxyResult) -> float:
@@ -405,13 +409,17 @@ def _get_spearman(result: ProxyResult) -> float:
 
 
 def _spread_over_sizes(records: Sequence[Record], count: int) -> list[Arch]:
-    """Choose architectures at equal steps of the order by size, with the smallest and largest."""
+    """Choose architectures of evenly spaced ranks by size, including the smallest and largest."""
     measured = [record for record in records if record.value is not None]
     by_size = sorted(measured, key=lambda record: (record.value, str(record.arch)))
     if len(by_size) <= count:
         return [record.arch for record in by_size]
     last = len(by_size) - 1
-    return [by_size[round(step * last / (count - 1))].arch for step in range(count)]
+    archs = []
+    for step in range(count):
+        index = round(step * last / (count - 1))
+        archs.append(by_size[index].arch)
+    return archs
 
 
 def _describe_certainty(results: Sequence[ProxyResult], count: int, target: str) -> str:

@@ -6,7 +6,7 @@ from math import nan
 import numpy as np
 
 from untrained.benchmarks.aggregate import choose_diverse_columns, compute_mean_ranks
-from untrained.benchmarks.comparison import ProxyScores, SeedScores
+from untrained.benchmarks.comparison import ProxyScores, ScoreColumn
 from untrained.benchmarks.statistics import orient_score
 
 # With fewer proxies, no combination is reported.
@@ -57,7 +57,7 @@ def _combine_ranks(name: str, members: Sequence[ProxyScores]) -> ProxyScores:
     return ProxyScores(name, about, "combination", True, by_seed, cost)
 
 
-def _combine_seed(seed_index: int, members: Sequence[ProxyScores]) -> SeedScores:
+def _combine_seed(seed_index: int, members: Sequence[ProxyScores]) -> ScoreColumn:
     """Return mean ranks among the architectures that every member scored; None for the others."""
     scores = np.array([_orient_scores(member, seed_index) for member in members])
     is_complete = ~np.isnan(scores).any(axis=0)
@@ -66,8 +66,12 @@ def _combine_seed(seed_index: int, members: Sequence[ProxyScores]) -> SeedScores
     columns = {}
     for member, member_scores in zip(members, scores, strict=True):
         columns[member.proxy] = member_scores[is_complete]
-    ranks = iter(compute_mean_ranks(columns))
-    return tuple(float(next(ranks)) if complete else None for complete in is_complete)
+    mean_ranks: list[float | None] = [None] * len(is_complete)
+    # The ranks are those of the complete architectures alone, in their order.
+    complete_indices = np.flatnonzero(is_complete)
+    for index, rank in zip(complete_indices, compute_mean_ranks(columns), strict=True):
+        mean_ranks[index] = float(rank)
+    return tuple(mean_ranks)
 
 
 def _orient_scores(member: ProxyScores, seed_index: int) -> list[float]:

@@ -21,7 +21,7 @@ from untrained.config import SearchConfig
 from untrained.data import DataSource
 from untrained.data.parts import TRAIN
 from untrained.progress import ProgressCallback
-from untrained.reports.confirmation_result import SEARCHED, Confirmation
+from untrained.reports.confirmation_result import BEST_OF_SEARCH, Confirmation
 from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking
@@ -37,10 +37,11 @@ from untrained.workflows.design_trials import (
     thin_part,
 )
 
-# Fraction of the time for the short trainings; the rest is for the comparison on all rows.
+# Fraction of the time for the short trainings.
 SHORT_TRAINING_SHARE = 0.4
-# Fraction of the time after them for the networks; the rest is for gradient boosting.
-REFERENCE_SHARE = 0.9
+# Fraction of the remaining time for training networks on all rows. What is left after that is for
+# gradient boosting.
+ALL_ROWS_SHARE = 0.9
 _GROUP_TEXTS = {
     "params": "the largest of the same records",
     "random": "sampled from the same records",
@@ -106,7 +107,6 @@ def confirm_ranking(
         space, config.data, source, config.seed, compute, run.folder, on_progress
     )
     short_training_seconds = None
-    design_seconds = None
     if seconds is not None:
         short_training_seconds = SHORT_TRAINING_SHARE * seconds
     results = trials.train_candidates(archs, short_training_seconds)
@@ -125,21 +125,22 @@ def confirm_ranking(
         task=source.task.kind.name,
         label_std=source.task.target_std,
     )
-    # Saved before the long comparison, so that an interruption does not lose the winner.
+    # Save before the long trainings, so that an interruption does not lose the winner.
     confirmation.save(run.folder)
     best_arch = max(scores, key=lambda arch: scores[arch])
+    all_rows_seconds = None
     if seconds is not None:
         remaining_seconds = max(0.0, seconds - (perf_counter() - start))
-        design_seconds = REFERENCE_SHARE * remaining_seconds
-    confirmation, winner = _compete_with_designs(
-        confirmation, best_arch, trials, config, records, design_seconds
+        all_rows_seconds = ALL_ROWS_SHARE * remaining_seconds
+    confirmation, winner_training = _choose_final_winner(
+        confirmation, best_arch, trials, config, records, all_rows_seconds
     )
-    # Saved before the last comparison, in which nothing can win.
+    # Save before gradient boosting, which cannot change the winner.
     confirmation.save(run.folder)
     boosting_seconds = None
     if seconds is not None:
         boosting_seconds = max(0.0, seconds - (perf_counter() - start))
-    boosting = trials.compare_with_boosting(winner, boosting_seconds)
+    boosting = trials.compare_with_boosting(winner_training, boosting_seconds)
     confirmation = replace(
         confirmation,
         entries=(*confirmation.entries, boosting),
@@ -148,7 +149,7 @@ def confirm_ranking(
     return confirmation.save(run.folder)
 
 
-def _compete_with_designs(
+def _choose_final_winner(
     confirmation: Confirmation,
     best_arch: Arch,
     trials: TrainingTrials,
@@ -167,7 +168,7 @@ def _compete_with_designs(
     limit_values = {}
     violations = {}
     for name in outcomes:
-        if name == SEARCHED:
+        if name == BEST_OF_SEARCH:
             # The search has proposed only architectures that satisfy the limits.
             continue
         limit_values[name] = measure_design(name, trials.source.task, config, records)
@@ -187,7 +188,7 @@ def _compete_with_designs(
         )
         entries.append(entry)
     reference = ""
-    if winner != SEARCHED:
+    if winner != BEST_OF_SEARCH:
         reference = winner
     constant = ""
     if isinstance(training, TrainingResult):
@@ -210,7 +211,7 @@ def choose_groups(
         run: Its run folder.
 
     Returns:
-        Non-empty groups by name; the group of the proxy is the first.
+        Non-empty groups by name. The group of the proxy comes first.
     """
     ranked = [standing.arch for standing in ranking.standings]
     sizes = {}
@@ -220,8 +221,8 @@ def choose_groups(
     with_size = [arch for arch in ranked if arch in sizes]
     largest_first = sorted(with_size, key=lambda arch: -sizes[arch])
     config = run.config
-    # Each architecture has its own random number, so that the choice of the others stays the
-    # same if one drops out.
+    # Each architecture has its own random number, so that removing one architecture does not change
+    # the choice among the others.
     random_numbers = {}
     for arch in ranked:
         random_numbers[arch] = derive_seed("confirm", config.data, config.seed, arch.space, arch)
@@ -240,8 +241,8 @@ def conclude_confirmation(
     """Choose the winner and compare the groups.
 
     Args:
-        groups: Architectures by group; that of the proxy is the first.
-        trainings: Their trainings, of which at least one has finished.
+        groups: Architectures by group. The group of the proxy comes first.
+        trainings: Their trainings. At least one has finished.
         run: The run folder.
 
     Returns:

@@ -77,7 +77,7 @@ def run_contest(
     Ctrl-C ends the contest. The best entry so far is then the winner, and the same call resumes.
 
     Args:
-        entries: The entries, numbered from 1, none of which has finished a round.
+        entries: The entries, numbered from 1. None of them has finished a round.
         archs: The architectures of entries and substitutes, by text.
         settings: What they have in common.
         on_progress: Called after every step of a training.
@@ -95,13 +95,13 @@ def run_contest(
         ended = contest.run(substitutes)
     except KeyboardInterrupt:
         ended = "interrupted"
-    concluded = contest.conclude(ended)
-    if concluded is None and ended == "interrupted":
+    result = contest.conclude(ended)
+    if result is None and ended == "interrupted":
         raise Interrupted(
             "stopped by Ctrl-C before the first training of the contest was finished; the same "
             "command resumes"
         )
-    return concluded
+    return result
 
 
 class RunningContest:
@@ -225,19 +225,19 @@ class RunningContest:
         ranked = self._rank(numbers)
         if not ranked or self._state.is_late:
             return list(numbers)
-        copies = self._enter_other_rates(ranked[0])
+        copies = self._add_copies(ranked[0])
         self._train_entries(0, copies)
         return [*numbers, *copies]
 
-    def _enter_other_rates(self, best: int) -> list[int]:
-        """Enter the best entry again with other learning rates; return the new numbers."""
+    def _add_copies(self, best: int) -> list[int]:
+        """Add copies of the best entry with other learning rates, and return their numbers."""
         state = self._state
         entry = state.entries[best]
         copies = []
         for position, factor in enumerate(RATE_FACTORS, 1):
             number = max(state.first_numbers) + position
             copies.append(number)
-            # A resumed contest has them already.
+            # A resumed contest already has the copies.
             if number not in state.entries:
                 rate = float(f"{factor * entry.rate:.2g}")
                 state.entries[number] = replace(
@@ -276,7 +276,7 @@ class RunningContest:
         seconds_each = self._choose_seconds(round_index, len(missing))
         samples = self._choose_sample_count(round_index, seconds_each, missing)
         for number in missing:
-            if self._is_time_over():
+            if self._must_stop():
                 state.is_late = True
                 return
             epochs = self._choose_epochs(number, round_index, samples, seconds_each)
@@ -314,7 +314,7 @@ class RunningContest:
             self._round_seconds[round_index] = max(0.0, remaining_seconds) / rounds / trainings
         return self._round_seconds[round_index]
 
-    def _is_time_over(self) -> bool:
+    def _must_stop(self) -> bool:
         """Whether the time is over and at least one entry has finished a round."""
         if self._settings.seconds is None:
             return False
@@ -323,9 +323,10 @@ class RunningContest:
         return self._state.has_results
 
     def _choose_sample_count(self, round_index: int, seconds: float, numbers: Sequence[int]) -> int:
-        """Return the number of training samples with which the median entry has enough epochs.
+        """Return how many training samples the entries of a round use.
 
-        All entries of a round have the same samples.
+        The number is such that the median entry has time for `MIN_EPOCHS` epochs. All entries of a
+        round use the same samples.
         """
         for entry in self._state.entries.values():
             if len(entry.rounds) > round_index:
@@ -390,7 +391,8 @@ class RunningContest:
                     finish_in=seconds - preparation_seconds,
                     on_step=report_step,
                 )
-            # Preparation does not count, because longer trainings have it only once.
+            # Later rounds and the final training are planned from the time per step. Preparation
+            # is left out, because its time does not grow with the number of steps.
             duration = perf_counter() - start - preparation_seconds
             evaluation = evaluate_network(
                 training.final_model,
@@ -431,7 +433,7 @@ class RunningContest:
         recipe = settings.recipe.with_options(epochs=epochs, rate=entry.rate, warm_up=warm_up)
         rows = torch.arange(samples)
         parts = {TRAIN: select_samples(self._parts[TRAIN], rows), VAL: self._parts[VAL]}
-        # Another seed per round, so that an entry does not see the same augmented images again.
+        # Another seed per round, so that an entry does not see the same augmented images twice.
         seed = settings.seed + round_index
         return Training(network, settings.source, recipe, parts, process, seed, select=False)
 

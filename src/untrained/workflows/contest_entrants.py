@@ -37,9 +37,9 @@ class Substitutes:
     """Networks that take part if entries by score are too slow to train.
 
     Attributes:
-        candidates: The networks after the entries in the ranking, best first. Their `number` is
-            ignored and assigned on entry. Networks that are entries for another reason may be among
-            them.
+        candidates: The networks that follow the entries by score in the ranking, best first. Their
+            `number` is ignored; a candidate that takes part gets a new one. Some of them may
+            already be entries for another reason, for example because they are large.
         add_latency: Returns a network with its latency, if latency is limited; None if it exceeds
             the limit.
     """
@@ -68,7 +68,7 @@ class StepTimer:
         return catch_failure(measure_step_seconds, subject, self.settings, self.part)
 
     def time_entry(self, state: ContestState, number: int) -> None:
-        """Time an entry. A failure ends its participation."""
+        """Measure the time per step of an entry. An entry that cannot be trained gets an error."""
         seconds = self.measure(state.entries[number].arch)
         if isinstance(seconds, Failure):
             state.set_error(number, str(seconds))
@@ -89,7 +89,7 @@ def choose_entrants(
     A resumed contest keeps the entries that were chosen before.
 
     Args:
-        state: The contest. The other entries are left out in it.
+        state: The contest. Entries that are not chosen get an error in it.
         settings: What the entries have in common.
         parts: The samples to train on and to compare on.
         timer: Measures training steps.
@@ -125,8 +125,8 @@ class _EntrantSelection:
         """Set the error of every entry that does not take part, and add substitutes."""
         entrants = self._select_entries()
         if substitutes is not None:
-            entrants += self._enter_substitutes(substitutes, entrants)
-        self._enter_fastest(MIN_ENTRIES - len(entrants))
+            entrants += self._add_substitutes(substitutes, entrants)
+        self._readmit_fastest(MIN_ENTRIES - len(entrants))
         for number in self.state.first_numbers:
             if self.state.entries[number].error:
                 self.state.step_seconds.pop(number, None)
@@ -172,11 +172,11 @@ class _EntrantSelection:
         rounds = len(plan_rounds(len(numbers)))
         return needed <= self.contest_seconds / rounds
 
-    def _enter_fastest(self, count: int) -> None:
-        """Let the fastest of the entries that are too slow take part, so that there is a contest.
+    def _readmit_fastest(self, count: int) -> None:
+        """Readmit the fastest of the entries that are too slow, so that enough entries take part.
 
         Args:
-            count: How many; nothing happens if it is not positive.
+            count: How many entries to readmit; none if it is not positive.
         """
         slow = []
         for number in self.state.first_numbers:
@@ -196,44 +196,44 @@ class _EntrantSelection:
                 count += 1
         return count
 
-    def _enter_substitutes(self, substitutes: Substitutes, entrants: Sequence[int]) -> list[int]:
-        """Enter the next networks by score that are fast enough, for entries that are too slow.
+    def _add_substitutes(self, substitutes: Substitutes, entrants: Sequence[int]) -> list[int]:
+        """Replace entries by score that are too slow by the next networks that are fast enough.
 
         Args:
             substitutes: The next networks.
-            entrants: Numbers of the entries that take part.
+            entrants: Numbers of the entries that take part so far.
 
         Returns:
-            Numbers of the networks that take part now.
+            Numbers of the new entries.
         """
         state = self.state
         missing = self._count_slow_entries_by_score()
         state.passed_over += missing
         numbers = {state.entries[number].arch: number for number in state.first_numbers}
         added: list[int] = []
-        timed = 0
+        timed_count = 0
         start = state.elapsed_seconds
         for candidate in substitutes.candidates:
             if state.replacements == missing:
                 break
             if candidate.arch in numbers:
-                # The network is an entry already, for another reason.
+                # The network is already an entry for another reason.
                 if self._add_selections(numbers[candidate.arch], candidate.selections):
                     state.replacements += 1
                 continue
             timing_seconds = state.elapsed_seconds - start
-            is_late = timing_seconds > MAX_TIMING_SHARE * self.contest_seconds
-            if timed == MAX_TIMED_FACTOR * missing or is_late:
+            is_timing_too_long = timing_seconds > MAX_TIMING_SHARE * self.contest_seconds
+            if timed_count == MAX_TIMED_FACTOR * missing or is_timing_too_long:
                 break
-            timed += 1
-            new_number = self._enter_if_fast(candidate, substitutes, [*entrants, *added])
+            timed_count += 1
+            new_number = self._add_if_fast(candidate, substitutes, [*entrants, *added])
             if new_number is not None:
                 added.append(new_number)
                 state.replacements += 1
         return added
 
     def _add_selections(self, number: int, selections: Sequence[str]) -> bool:
-        """Add that an entry was also selected by score; return whether it takes part."""
+        """Note that an entry was also selected by score, and return whether it takes part."""
         entry = self.state.entries[number]
         if entry.error == TOO_SLOW:
             self.state.passed_over += 1
@@ -242,10 +242,10 @@ class _EntrantSelection:
         self.state.entries[number] = replace(entry, selections=(*entry.selections, *selections))
         return True
 
-    def _enter_if_fast(
+    def _add_if_fast(
         self, candidate: ContestEntry, substitutes: Substitutes, entrants: Sequence[int]
     ) -> int | None:
-        """Enter a substitute if it is fast enough, within the limits, and if there is time for it.
+        """Add a substitute if it is fast enough, satisfies the limits, and there is time for it.
 
         Returns:
             Its number; None if it does not take part.

@@ -1,4 +1,4 @@
-"""The rounds of a contest: how many entries each of them has, and how long these are trained."""
+"""The rounds of a contest: the number of entries of each round, and how long they are trained."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -6,11 +6,11 @@ from math import ceil
 from untrained.workflows.contest_training import VAL_SHARE
 
 # About this fraction of the entries is trained in the next round.
-KEEP = 1 / 3
+KEPT_SHARE = 1 / 3
 # Number of entries in the last round.
 FINALISTS = 2
-# Largest number of epochs of an entry in each round, even if time is left. With few samples an
-# epoch has few steps; more epochs are then allowed, up to `ENOUGH_STEPS` steps.
+# Largest number of epochs of an entry in each round, even if time is left. With few samples, an
+# epoch has few steps. An entry may then have more epochs, up to `ENOUGH_STEPS` steps.
 MAX_EPOCHS = (4, 12, 36)
 ENOUGH_STEPS = (100, 300, 900)
 # The best entry of the first round is trained again with its learning rate times these factors.
@@ -26,7 +26,7 @@ def plan_rounds(entries: int) -> list[int]:
     """
     counts = [entries]
     while counts[-1] > FINALISTS and len(counts) < len(MAX_EPOCHS):
-        counts.append(max(FINALISTS, ceil(KEEP * counts[-1])))
+        counts.append(max(FINALISTS, ceil(KEPT_SHARE * counts[-1])))
     return counts
 
 

@@ -1,4 +1,4 @@
-"""The state of a contest in progress, which is saved after every change."""
+"""The state of a contest in progress, and the file in which it is saved."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class ContestState:
     """The entries of a contest in progress, and what was decided about them.
 
     Args:
-        entries: The entries at the beginning. A contest that was begun before keeps its own.
+        entries: The entries at the beginning. A resumed contest reads them from its file instead.
         settings: What the entries have in common.
         parts: The samples to train on and to compare on.
 
@@ -59,7 +59,7 @@ class ContestState:
         parts: Mapping[str, Part],
     ) -> None:
         self._folder = settings.folder / FOLDER
-        self._fingerprint = settings.fingerprint(parts)
+        self._fingerprint = settings.compute_fingerprint(parts)
         self._start = perf_counter()
         self.step_seconds: dict[int, float] = {}
         self.has_chosen_entrants = False
@@ -111,7 +111,11 @@ class ContestState:
         write_atomically(self._folder / STATE_FILE, json.dumps(document, indent=1) + "\n")
 
     def _read(self) -> dict[int, ContestEntry]:
-        """Read the state of an earlier call; no entries if it was another contest."""
+        """Read the state that an earlier call saved.
+
+        Returns:
+            The entries by number; empty if nothing was saved, or if it was another contest.
+        """
         path = self._folder / STATE_FILE
         if not path.is_file():
             return {}

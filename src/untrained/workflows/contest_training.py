@@ -34,8 +34,8 @@ from untrained.workflows.train_subject import TrainingSubject
 # Fraction of the samples that entries are compared on, and the largest number of them.
 VAL_SHARE = 0.25
 MAX_VAL_SAMPLES = 5000
-# Steps that are timed to estimate how long an epoch takes; the first one is slower. Steps that a
-# GPU replays are faster than the first ones, which are not replayed.
+# Number of steps that are timed. The fastest one counts, because the first one is slower. With CUDA
+# graphs, the first `WARM_UP_STEPS` steps are not replayed and are slower, so more steps are timed.
 TIMED_STEPS = 4
 TIMED_REPLAYED_STEPS = WARM_UP_STEPS + 4
 
@@ -68,8 +68,8 @@ class ContestSettings:
     search_key: str
     final_seconds: float | None = None
 
-    def fingerprint(self, parts: Mapping[str, Part]) -> str:
-        """Return a text that changes when the results of an earlier contest cannot be used."""
+    def compute_fingerprint(self, parts: Mapping[str, Part]) -> str:
+        """Return a text that differs if the results of an earlier contest cannot be reused."""
         facts = (
             self.search_key,
             fingerprint_samples(parts),
@@ -147,5 +147,5 @@ def measure_step_seconds(
             now = perf_counter()
             durations.append(now - last)
             last = now
-    # The first step is slower, because kernels are prepared in it.
+    # The first step is slower than the others, because it also prepares the kernels.
     return min(durations)

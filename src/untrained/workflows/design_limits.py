@@ -26,25 +26,25 @@ _UNITS = {
 def measure_design(
     name: str, task: Task, config: SearchConfig, records: Sequence[Record]
 ) -> dict[str, float | None]:
-    """Measure the quantities that the search limits, for one network.
+    """Measure a hand-designed network by the limits of a search: parameters, latency and so on.
 
     Args:
-        name: Name of the hand-designed network.
+        name: Name of the network.
         task: What it is built for.
         config: The config of the search.
-        records: The records of the search. Its latencies name the runtime to measure with.
+        records: The records of the search. Latency is measured in the same runtime as theirs.
 
     Returns:
-        Values by limit; None for what cannot be measured here.
+        Values by name of the limit; None for a value that cannot be measured here.
     """
-    texts = config.limit_texts
-    if not texts:
+    limit_texts = config.limit_texts
+    if not limit_texts:
         return {}
     with random_state(0):
         network = CTR_DESIGNS[name](task).eval()
     probe = Probe(network, Batch(torch.zeros(1, *task.input_shape), torch.zeros(1)))
     values: dict[str, float | None] = {}
-    for limit in texts:
+    for limit in limit_texts:
         # The part after the underscore is what is limited: `params` of `max_params`.
         quantity = limit.partition("_")[2]
         try:
@@ -56,7 +56,7 @@ def measure_design(
                 values[limit] = probe.memory
         except Unscorable:
             values[limit] = None
-    max_latency = Limits.parse(**texts).max_latency
+    max_latency = Limits.parse(**limit_texts).max_latency
     if max_latency is not None:
         values["max_latency"] = None
         # A table of another device has no latencies of these networks.
@@ -78,17 +78,17 @@ def _find_runtime(records: Sequence[Record]) -> Runtime:
     return "torch"
 
 
-def describe_violation(values: Mapping[str, float | None], texts: Mapping[str, str]) -> str:
+def describe_violation(values: Mapping[str, float | None], limit_texts: Mapping[str, str]) -> str:
     """Describe the first limit that a network violates; empty if it satisfies all.
 
     Args:
         values: What `measure_design` returns.
-        texts: The limits as the user typed them, by name.
+        limit_texts: The limits as the user typed them, by name.
     """
-    limits = Limits.parse(**texts)
+    limits = Limits.parse(**limit_texts)
     for name, value in values.items():
         if value is None:
-            return f"whether it satisfies {name} {texts[name]} is unknown"
+            return f"whether it satisfies {name} {limit_texts[name]} is unknown"
         limit = getattr(limits, name)
         if name == "max_latency":
             is_violated = limit.is_exceeded_by(value)
@@ -99,5 +99,5 @@ def describe_violation(values: Mapping[str, float | None], texts: Mapping[str, s
         if is_violated:
             side = "below" if name == "min_params" else "over"
             amount = f"{format_limited_value(name, value)}{_UNITS.get(name, '')}"
-            return f"{amount}, {side} the limit {texts[name]}"
+            return f"{amount}, {side} the limit {limit_texts[name]}"
     return ""

@@ -1,10 +1,10 @@
 """Let the best network of a search on a table compete with hand-designed networks.
 
 Candidates are trained briefly from scratch and evaluated on the validation part. The best of them
-and the hand-designed networks are then trained on all rows with the same recipe. A learning rate
-that suits one network is wrong for another, so each may choose from the same few rates by short
-trainings on the validation part. The network with the lowest loss on the validation part wins.
-Each network reads the test part once, which decides nothing.
+and the hand-designed networks are then trained on all rows with the same recipe. No learning rate
+suits all networks, so short trainings choose the rate of each network from the same few values, by
+the loss on the validation part. The network with the lowest loss on the validation part wins. Each
+network is evaluated once on the test part, which does not influence the choice of the winner.
 
 This module does not depend on proxies or on how candidates were searched.
 """
@@ -32,7 +32,7 @@ from untrained.identity import read_torch_version
 from untrained.probe.gradients import compute_sample_losses
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
-from untrained.reports.confirmation_result import SEARCHED, DesignResult, list_learning_rates
+from untrained.reports.confirmation_result import BEST_OF_SEARCH, DesignResult, list_learning_rates
 from untrained.seeds import derive_seed
 from untrained.spaces import Space, fingerprint_space
 from untrained.training.adaptation import adapt_recipe
@@ -65,8 +65,8 @@ from untrained.workflows.train_subject import TrainingSubject
 RECIPE = RECIPES["ctr"]
 # Largest number of rows that a candidate sees, over all epochs.
 MAX_ROWS_SEEN = 100_000
-TRAININGS = "trainings.json"
-FOLDER = "references"
+TRAININGS_FILE = "trainings.json"
+DESIGNS_FOLDER = "references"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class TrainingTrials:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of all trainings, for a learning rate that suits most networks."""
+        """The recipe of all trainings, with its default learning rate."""
         name = get_default_recipe_name(self.source.task, belongs_to_user=True)
         return adapt_recipe(load_recipe(name), self.source)
 
@@ -121,7 +121,8 @@ class TrainingTrials:
                 break
             self._report_progress("confirming", index, len(archs), trained_count)
             result, was_trained = self._train_briefly(self._make_candidate(arch), self.recipe)
-            trained_count += was_trained
+            if was_trained:
+                trained_count += 1
             if result:
                 results[arch] = result
         self._report_progress("confirming", len(archs), len(archs), trained_count)
@@ -139,7 +140,7 @@ class TrainingTrials:
         Returns:
             One result per network, that of the best architecture first.
         """
-        return self.compare_networks(self.train_with_designs(best_arch, designs), SEARCHED)
+        return self.compare_networks(self.train_with_designs(best_arch, designs), BEST_OF_SEARCH)
 
     def train_with_designs(
         self,
@@ -164,22 +165,23 @@ class TrainingTrials:
         deadline = _get_deadline(seconds)
         if designs is None:
             designs = list_ctr_designs(self.source.task)
-        names = [SEARCHED, *designs]
+        names = [BEST_OF_SEARCH, *designs]
         outcomes: dict[str, TrainingResult | str] = {}
 
         def report_networks(_: Progress | None = None) -> None:
-            # The steps of one training are not reported, but keep the time in the display moving.
+            # This is also called after every step of a training. The step itself is not shown, but
+            # the display updates its clock.
             self._report_progress("comparing", len(outcomes), len(names), 0)
 
         report_networks()
         for name in names:
             networks_left = len(names) - len(outcomes)
-            own_seconds = (deadline - perf_counter()) / networks_left
+            seconds_each = (deadline - perf_counter()) / networks_left
             try:
-                if name == SEARCHED:
-                    outcomes[name] = self._train_best_arch(best_arch, report_networks, own_seconds)
+                if name == BEST_OF_SEARCH:
+                    outcomes[name] = self._train_best_arch(best_arch, report_networks, seconds_each)
                 else:
-                    outcomes[name] = self._train_design(name, report_networks, own_seconds)
+                    outcomes[name] = self._train_design(name, report_networks, seconds_each)
             except Interrupted:
                 # Ctrl-C ends the whole comparison.
                 raise
@@ -247,32 +249,35 @@ class TrainingTrials:
 
         The training of another network is moved aside.
         """
-        former = read_training_key(self.folder)
-        if former and former.arch == training.key.arch:
+        former_key = read_training_key(self.folder)
+        if former_key and former_key.arch == training.key.arch:
             return
-        if former:
+        if former_key:
             move_training_aside(self.folder)
         copy_training(Path(training.folder), self.folder)
 
     def _train_best_arch(
         self, arch: Arch, on_progress: ProgressCallback, seconds: float
     ) -> TrainingResult:
+        """Train the best architecture, or read the training of an earlier call with its options."""
         options = self._choose_options(self._make_candidate(arch), on_progress, seconds)
         if (self.folder / TRAINING_FILE).is_file() and not (self.folder / WEIGHTS_FILE).is_file():
             # The process was killed while it moved this training aside.
             move_training_aside(self.folder)
-        # The user may have trained the network with another recipe, or a hand-designed network may
-        # have taken its place. Then look for its training among the earlier ones of the run.
-        own_folder = self.folder / FOLDER / f"{SEARCHED}-{derive_seed(arch):x}"
+        # The training with these options may be in the run folder, among the earlier trainings of
+        # the run, or in a folder of its own. `train` reads it there, or raises an error if the
+        # folder contains a training of the same network with other options.
+        own_folder = self.folder / DESIGNS_FOLDER / f"{BEST_OF_SEARCH}-{derive_seed(arch):x}"
         for run in (self.folder, *list_former_trainings(self.folder), own_folder):
-            former = read_training_key(run)
-            if former and former.arch == str(arch):
+            former_key = read_training_key(run)
+            if former_key and former_key.arch == str(arch):
                 with suppress(AnotherTrainingError):
                     return train(str(arch), self.data, space=self.space, run=run, **options)
-        former = read_training_key(self.folder)
-        if former and former.arch == str(arch):
+        former_key = read_training_key(self.folder)
+        if former_key and former_key.arch == str(arch):
+            # The user has trained the network with another recipe. That training stays in place.
             return train(str(arch), self.data, space=self.space, run=own_folder, **options)
-        if former:
+        if former_key:
             move_training_aside(self.folder)
         return train(str(arch), self.data, space=self.space, run=self.folder, **options)
 
@@ -280,7 +285,7 @@ class TrainingTrials:
         self, name: str, on_progress: ProgressCallback, seconds: float
     ) -> TrainingResult:
         options = self._choose_options(self._make_design(name), on_progress, seconds)
-        folder = self.folder / FOLDER / name
+        folder = self.folder / DESIGNS_FOLDER / name
         try:
             return train(make_ctr_design_arch(name), self.data, run=folder, **options)
         except AnotherTrainingError:
@@ -334,11 +339,11 @@ class TrainingTrials:
         """
         parts = {name: thin_part(self.source.parts[name]) for name in (TRAIN, VAL)}
         recipe = shorten_recipe(len(parts[TRAIN]), recipe)
-        path = self.folder / TRAININGS
+        path = self.folder / TRAININGS_FILE
         key = self._make_key(subject, recipe, parts)
         results = _read_results(path)
         if key in results:
-            return _drop_failure(results[key]), False
+            return _get_metrics(results[key]), False
         try:
             result = catch_failure(
                 _train_and_validate, subject, recipe, parts, self.seed, self.compute
@@ -355,7 +360,7 @@ class TrainingTrials:
         else:
             results[key] = result
         write_atomically(path, json.dumps(results, indent=1) + "\n")
-        return _drop_failure(results[key]), True
+        return _get_metrics(results[key]), True
 
     def _make_key(self, subject: TrainingSubject, recipe: Recipe, parts: dict[str, Part]) -> str:
         """Return everything that the result of a short training depends on, as text."""
@@ -397,8 +402,8 @@ def _read_results(path: Path) -> dict[str, dict[str, Any]]:
         return results
 
 
-def _drop_failure(result: dict[str, Any]) -> dict[str, float] | None:
-    """Return the result of a short training; None if it failed."""
+def _get_metrics(result: dict[str, Any]) -> dict[str, float] | None:
+    """Return the metrics of a short training; None if it failed."""
     if "error" in result:
         return None
     return result
@@ -439,10 +444,10 @@ def thin_part(part: Part) -> Part:
 def shorten_recipe(rows: int, recipe: Recipe = RECIPE) -> Recipe:
     """Return the recipe with fewer epochs, so that a candidate sees at most `MAX_ROWS_SEEN` rows.
 
-    With the recipe `table`, whose epochs are many, it is a quarter of that.
+    With the recipe `table`, which has many epochs, the limit is a quarter of that.
 
-    The winner is trained on all rows. So candidates see as many different rows as possible, even if
-    they see each of them less often.
+    Epochs are reduced rather than rows (`thin_part`), because the winner is trained on all rows:
+    candidates should see as many different rows as possible, even if only once.
     """
     max_rows_seen = MAX_ROWS_SEEN
     if recipe.name != RECIPE.name:
@@ -462,9 +467,9 @@ def choose_by_validation(
 
     Returns:
         Its name. Of equally good networks, the first one wins; if all trainings failed,
-        `SEARCHED`.
+        `BEST_OF_SEARCH`.
     """
-    winner = SEARCHED
+    winner = BEST_OF_SEARCH
     lowest_loss = inf
     for name, training in outcomes.items():
         if isinstance(training, str) or name in excluded:

@@ -10,8 +10,8 @@ from untrained.training.folder import read_training_key
 from untrained.training.recipes import format_recipe, load_recipe
 from untrained.workflows.contest_state import get_weights_path
 
-# Longest training in epochs. With more, small networks gain nothing. Few samples are few steps per
-# epoch, so they may have more epochs, until they have as many steps as 2,000 samples.
+# Longest training in epochs; small networks gain nothing from more. With few samples, an epoch has
+# few steps. A training may then have more epochs, up to `ENOUGH_STEPS` steps.
 MAX_EPOCHS = 200
 MAX_SMALL_DATA_EPOCHS = 600
 ENOUGH_STEPS = 6000
@@ -37,8 +37,9 @@ def plan_final_training(
 ) -> FinalTraining | None:
     """Plan the training of the winner of a run.
 
-    It continues with the weights of the contest, on the training and the validation part. If such a
-    training was begun before, it is continued or read, whatever its length.
+    The training begins with the weights of the contest and uses the training and the validation
+    part. If an earlier call began such a training, the plan repeats its recipe, so that `train`
+    continues or reads it, even if `seconds` differs.
 
     Args:
         folder: The run folder.
@@ -83,7 +84,7 @@ def choose_max_epochs(samples: int, batch: int) -> int:
 
 
 def estimate_epoch_seconds(contest: Contest) -> float:
-    """Return how long an epoch of the winner takes on the samples of the contest, all together."""
+    """Return how long an epoch of the winner takes on training and validation samples together."""
     last_round = contest.winning_entry.rounds[-1]
     sample_seconds = last_round.seconds / last_round.epochs / last_round.samples
     return sample_seconds * (contest.train_samples + contest.val_samples)

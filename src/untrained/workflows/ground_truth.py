@@ -1,6 +1,6 @@
-"""The ground truth of a benchmark: a metric of a table for a sample of its architectures.
+"""The ground truth of a benchmark: the known results of a sample of architectures of a table.
 
-This module also finds the task of these networks and the data that they see.
+This module also finds the task of these networks and the data that they are scored on.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Input shape and number of classes, by data set.
-_SHAPES = {
+_SHAPES_AND_CLASSES = {
     "cifar10": ((3, 32, 32), 10),
     "cifar100": ((3, 32, 32), 100),
     "ImageNet16-120": ((3, 16, 16), 120),
@@ -46,8 +46,8 @@ class GroundTruth:
         table: The table.
         metric: The metric of the known results.
         space: Name of the space, with options.
-        named_space: What worker processes load the space from: its name, or a space of the user
-            that has no name to load it by.
+        named_space: The name by which worker processes load the space, or the space itself if it
+            is defined by the user and cannot be loaded by a name.
         task: The task that the networks were trained for.
         archs: The architectures.
         values: The known result of each architecture, with a sign such that higher is better.
@@ -227,7 +227,7 @@ def _find_network_task(space: str, dataset: str) -> tuple[str, Task]:
             )
         space = f"{space}(head={_HEADS.get(dataset, dataset)})"
     task = load_space(space).task
-    if dataset in _SHAPES:
-        shape, classes = _SHAPES[dataset]
+    if dataset in _SHAPES_AND_CLASSES:
+        shape, classes = _SHAPES_AND_CLASSES[dataset]
         task = replace(task, dataset=dataset, input_shape=shape, num_classes=classes)
     return space, task

@@ -31,7 +31,7 @@ from untrained.strategies.limits import ConstrainedSpace
 from untrained.types import Arch, Task
 from untrained.workflows.search_checks import check_data
 
-# Number of sampled architectures, and of the best architectures of a run.
+# Default number of sampled architectures, and of the best architectures of a run.
 DEFAULT_COUNT = 30
 DEFAULT_TOP = 10
 MAX_COUNT = 10_000
@@ -132,7 +132,7 @@ def write_run_bundle(
 
 
 def _check_folder(out: str | Path) -> Path:
-    """Return the folder to write. A package that is missing is reported before any work."""
+    """Return the folder to write, after checking that it is usable and no package is missing."""
     for package in ("onnx", "onnxscript"):
         import_extra(package)
     folder = parse_path(out, "out")

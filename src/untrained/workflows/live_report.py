@@ -85,9 +85,11 @@ class BestTracker:
         for record in records:
             if record.error is None:
                 continue
-            first = FailureCount(record.error.kind, 0, str(record.arch), record.error.detail)
-            before = self.failures.get(first.kind, first)
-            self.failures[first.kind] = replace(before, count=before.count + 1)
+            kind = record.error.kind
+            failure = self.failures.get(kind)
+            if failure is None:
+                failure = FailureCount(kind, 0, str(record.arch), record.error.detail)
+            self.failures[kind] = replace(failure, count=failure.count + 1)
             return
 
 
@@ -118,12 +120,12 @@ class LiveReport:
                 progress = replace(progress, best=self._tracker.best)
         clock = self._phases.get(progress.stage)
         if clock is None:
-            # The phases follow one another, so the time of the earlier ones is over.
+            # Phases run one after the other, so the beginning of one ends all earlier ones.
             phases = dict(self._phases)
             for former in phases.values():
                 former.end = former.end or now
             phases[progress.stage] = _PhaseClock(now, progress)
-            # Replaced as a whole, because the writing thread iterates over it.
+            # Replace the whole dictionary, because the writing thread iterates over it.
             self._phases = phases
         else:
             clock.latest = progress
@@ -156,7 +158,7 @@ class LiveReport:
             write_report(run.folder, reload_seconds)
 
     def describe_session(self) -> Session:
-        """Return how far the session is."""
+        """Return the current phase and its progress, for the session file."""
         if not self._phases:
             return Session("", 0, None)
         name, clock = list(self._phases.items())[-1]
@@ -241,23 +243,24 @@ class _PageWriter:
     def _write_pages(self) -> None:
         if self._stopped.wait(FIRST_SECONDS):
             return
-        # If the page cannot be written, the search finds the full disk by itself.
+        # An error here, such as a full disk, must not stop the search. The search itself raises it
+        # when it writes its own files.
         folder = self._run.folder
         with (
             suppress(OSError, UsageError),
             use_run_folder(folder),
             SessionFile.open(folder) as session_file,
         ):
-            # None: another process works on the same run and writes its page.
+            # It is None if another process works on the same run and writes its page.
             if session_file is not None:
-                self._keep_writing(session_file)
+                self._write_until_stopped(session_file)
 
-    def _keep_writing(self, session_file: SessionFile) -> None:
+    def _write_until_stopped(self, session_file: SessionFile) -> None:
         while True:
-            before = perf_counter()
+            start = perf_counter()
             session_file.write(self._report.describe_session())
             self._write_page()
-            if self._stopped.wait(choose_pause(perf_counter() - before)):
+            if self._stopped.wait(choose_pause(perf_counter() - start)):
                 return
 
     def _write_page(self, ending: str = "") -> None:
@@ -289,13 +292,15 @@ def _summarise_phase(name: str, clock: _PhaseClock) -> LivePhase:
     end = clock.end or perf_counter()
     seconds = end - clock.start
     phase = LivePhase(name, latest.done, latest.total, seconds, is_finished=clock.end is not None)
-    # Architectures that are read from the store take no time.
-    fresh = latest.done
+    # Architectures whose records are read from the store take no time, so they are not counted.
+    measured_count = latest.done
     if latest.records:
-        fresh = latest.measured
-    if phase.is_finished or not latest.total or not fresh or seconds < MIN_ESTIMATE_SECONDS:
+        measured_count = latest.measured
+    if phase.is_finished or not latest.total:
         return phase
-    seconds_left = seconds / fresh * max(0, latest.total - latest.done)
+    if not measured_count or seconds < MIN_ESTIMATE_SECONDS:
+        return phase
+    seconds_left = seconds / measured_count * max(0, latest.total - latest.done)
     return replace(phase, seconds_left=seconds_left)
 
 

@@ -30,13 +30,13 @@ from untrained.workflows.score import score_networks
 # The network that is measured: one of the default space.
 SPACE = "nasbench201"
 ARCH_SEED = 0
-# The fastest of these counts, because other programs can only slow a measurement down.
+# Number of measurements. The fastest one is used, because other programs can only slow one down.
 REPEATS = 3
 FOLDER = "proxy-costs"
 
 
 def describe_measurement() -> str:
-    """Return what the times are about, in a sentence."""
+    """Describe in a sentence how the times were measured."""
     threads = torch.get_num_threads()
     noun = "thread" if threads == 1 else "threads"
     return (
@@ -49,9 +49,9 @@ def describe_measurement() -> str:
 def measure_proxy_costs(
     proxies: Sequence[Proxy], on_progress: ProgressCallback | None = None
 ) -> dict[str, float | None]:
-    """Return the milliseconds of each proxy by name; None for one without a score here.
+    """Return the milliseconds of each proxy by name; None if it cannot score the network.
 
-    Aggregates are left out: their parts share passes, and have times of their own.
+    Aggregates are left out: their parts share passes, and each part has its own time.
 
     Args:
         proxies: The proxies.
@@ -63,7 +63,7 @@ def measure_proxy_costs(
     missing = [proxy for proxy in single_proxies if proxy.measure not in cache]
     if missing:
         arch = load_space(SPACE).sample(seed=ARCH_SEED)
-        # The first proxy would otherwise pay for loading data and kernels.
+        # Without this, the time of the first proxy would include loading data and kernels.
         _measure_seconds(missing[0], arch)
     for done, proxy in enumerate(missing):
         if on_progress is not None:

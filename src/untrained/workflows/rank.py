@@ -119,8 +119,8 @@ class ModelRanking:
         if fitted is None or not standings:
             return certainties
         archs = [standing.arch for standing in standings]
-        by_members = _compare_by_members(fitted, archs, self.records)
-        for arch, certainty in by_members.items():
+        member_certainties = _resample_members(fitted, archs, self.records)
+        for arch, certainty in member_certainties.items():
             tied_by_seeds = arch in certainties and certainties[arch].tied
             tied = certainty.tied or tied_by_seeds
             certainties[arch] = Certainty(certainty.low, certainty.high, tied)
@@ -179,10 +179,10 @@ class ModelRanking:
         return fit_to_first_candidates(self.records, first_proxy)
 
 
-def _compare_by_members(
+def _resample_members(
     fitted: FittedAggregate, archs: Sequence[Arch], records: Sequence[Record]
 ) -> dict[str, Certainty]:
-    """Return how certain a ranking by a consensus is, if its members are drawn again.
+    """Bootstrap the members of a consensus to find out how certain its ranking is.
 
     Args:
         fitted: The consensus.
@@ -285,7 +285,7 @@ def _try_factories(file: str) -> tuple[list[str], list[tuple[str, str]]]:
             first_line = f"{type(error).__name__}: {error}".partition("\n")[0]
             errors.append((f"{file}:{name}", first_line))
             continue
-        # A function that returns something else is not a factory. It is ignored.
+        # A function that returns something else is not a factory and is ignored.
         if makes_network:
             names.append(f"{file}:{name}")
     return names, errors

@@ -121,7 +121,8 @@ def refresh_report_of_killed_run(folder: Path) -> None:
         return
     page = folder / REPORT_FILE
     killed_at = (folder / SESSION_FILE).stat().st_mtime
-    # A report that was written later already says so. The page itself follows within a second.
+    # A report that was written after the run was killed needs no change. The last live page was
+    # written less than a second after the session file, so a page must be more than that newer.
     if page.is_file() and page.stat().st_mtime > killed_at + 1.0:
         return
     write_report(folder)
@@ -190,7 +191,7 @@ def _render_page(folder: str | Path, reload_seconds: int | None) -> str:
 
 
 def describe_killed_session(session: Session) -> str:
-    """Return that the last session was killed and where, in a sentence."""
+    """Describe in a sentence that the last session was killed, and how far it was."""
     return (
         f"The last session was killed ({session.text}). What was finished is kept, and the same "
         "command resumes."
@@ -381,17 +382,18 @@ def _make_tradeoff(run: RunFolder, ranking: Ranking, records: list[Record]) -> T
             value = values[other.measure].get(standing.arch)
             if value is not None:
                 vector.append(value)
+        # An architecture without a value of some objective is left out.
         if len(vector) == 1 + len(others):
             standings.append(standing)
             vectors.append(tuple(vector))
     front = set(find_pareto_front(vectors))
-    other = others[0]
+    first = others[0]
     points = []
-    for place, standing in enumerate(standings):
+    for index, standing in enumerate(standings):
         # The chart shows the measured value. Orienting a score twice restores it.
-        objective = orient_score(vectors[place][1], other.higher_is_better)
-        points.append(TradeoffPoint(objective, standing.score, str(standing.arch), place in front))
-    return Tradeoff(other.label, other.higher_is_better, 1 + len(others), tuple(points))
+        objective = orient_score(vectors[index][1], first.higher_is_better)
+        points.append(TradeoffPoint(objective, standing.score, str(standing.arch), index in front))
+    return Tradeoff(first.label, first.higher_is_better, 1 + len(others), tuple(points))
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ from untrained.strategies.driver import DriverResult, run_strategy
 from untrained.strategies.screening import FixedCandidates
 from untrained.types import FRESH, Arch
 
-# Number of forward passes of one sample per network. From this number on, several worker processes
-# are started even for a few networks; cheaper networks are scored before processes would start.
+# If scoring a network takes at least this many forward passes of one sample, several worker
+# processes are started even for a few networks. Cheaper networks are scored faster than processes
+# start.
 EXPENSIVE_PASSES = 1000
 
 
@@ -76,8 +77,8 @@ def score_architectures(
     )
     passes = sum(proxy.samples * proxy.cost for proxy in single_proxies)
     network_count = None if passes >= EXPENSIVE_PASSES else len(archs)
-    opening = open_executor(setup, compute, network_count, lazy=has_records(store_path))
-    with opening as executor, Store(store_path) as store:
+    executor_context = open_executor(setup, compute, network_count, lazy=has_records(store_path))
+    with executor_context as executor, Store(store_path) as store:
         evaluator = ProxyEvaluator(
             batches,
             single_proxies,
@@ -98,6 +99,7 @@ def score_architectures(
             FixedCandidates(archs),
             evaluator,
             Budget(len(archs)),
+            # Nothing is ranked here, so no architecture needs a fitness.
             lambda records: None,
             report_progress,
             stage=stage,

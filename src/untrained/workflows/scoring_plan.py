@@ -15,7 +15,7 @@ from untrained.workflows.validation import Validation
 
 # Recorded in every search: a proxy that ranks no better than the size of the network is useless.
 BASELINES = ("params", "flops")
-# What `Proxy.aspects` says of proxies that measure a size.
+# Value of `Proxy.aspects` for proxies that measure a size.
 SIZE = "size"
 
 
@@ -30,7 +30,7 @@ class ScoringPlan:
             replaced by their parts.
         additional_proxies: The proxies of `--also`.
         pool_proxies: The proxies that score the pool of a strategy that has one.
-        screening: The cheap proxies that score all candidates first; None without a screen.
+        screening: The cheap proxies that score all candidates first; None without `--screen`.
         validation: The measure that ranks architectures instead of `proxy`; None without one.
         proxy_names_by_measure: The proxies as the user typed them. Workers load them by these
             names.
@@ -67,7 +67,7 @@ class ScoringPlan:
 
     @property
     def pool_fitness(self) -> Fitness:
-        """What ranks a pool before the best of it are validated."""
+        """The score that ranks a pool, before the best architectures of the pool are validated."""
         return _make_fitness(self.proxy.measure, self.proxy.higher_is_better)
 
     @property
@@ -86,7 +86,10 @@ class ScoringPlan:
         return objectives
 
     def describe_objectives(self) -> list[dict[str, object]]:
-        """Return the same objectives as plain rows for `run.json`; reports do not load proxies."""
+        """Return the same objectives as plain rows for `run.json`.
+
+        Reports read the rows, because they do not load proxies.
+        """
         rows = []
         for proxy in self.additional_proxies:
             row = {

@@ -87,13 +87,13 @@ from untrained.workflows.trainable_size import measure_trainable_size
 if TYPE_CHECKING:
     import pandas as pd
 
-    from untrained.workflows.winner_export import WinnerTraining
+    from untrained.workflows.winner_export import WinnerExportOptions
 
 # Architectures to ask for at a time, per worker and per network that it measures in one pass.
 ASK_SIZE_PER_WORKER = 16
 # The contest takes `BEST_FACTOR * confirm` architectures with the best scores.
 BEST_FACTOR = 2
-# How the architectures of a group were selected. Any other group is that of a proxy.
+# How entries were selected, by name of their group. A group that is not listed is that of a proxy.
 CONTEST_GROUPS = {"params": LARGEST, "random": RANDOM}
 
 
@@ -121,7 +121,7 @@ class SearchResult:
 
     @property
     def has_winner(self) -> bool:
-        """Whether there is a network to train: something was scored, and no Ctrl-C ended it."""
+        """Whether there is a network to train: something was scored and the user did not stop."""
         return bool(self.ranking.standings) and self.run.ended != "interrupted"
 
     @property
@@ -318,7 +318,7 @@ def search(
         proxy=proxy,
         strategy=strategy,
         budget=budget,
-        data=cast(str, data),  # anything else is refused there
+        data=cast(str, data),  # `SearchConfig` refuses anything else
         limits=limits or {},
         confirm=confirm,
         compute=ComputeConfig(**compute_options),
@@ -326,7 +326,7 @@ def search(
     )
     time_plan = TimePlan.begin(config.time_seconds, config.confirm > 0, export is not None)
 
-    def search_space() -> SearchResult:
+    def run_configured_search() -> SearchResult:
         return run_search(
             config,
             on_progress,
@@ -338,17 +338,17 @@ def search(
 
     if export is None:
         _refuse_options_of_export(recipe, refit)
-        return search_space()
+        return run_configured_search()
     # Imported here, because this module needs the result of a search.
-    from untrained.workflows.winner_export import WinnerTraining, check_winner_export
+    from untrained.workflows.winner_export import WinnerExportOptions, check_winner_export
 
     if refit not in (None, "all"):
         raise UsageError(f"refit is {show_value(refit)}; write refit='all', or leave it out")
     out = parse_path(export, "export")
     # A search may take hours, so check first whether its winner can be exported.
     check_winner_export(out, recipe, config.run)
-    result = search_space()
-    options_of_winner = WinnerTraining(
+    result = run_configured_search()
+    export_options = WinnerExportOptions(
         run=result.run.folder,
         out=out,
         recipe=recipe,
@@ -357,7 +357,7 @@ def search(
         seconds=time_plan.allot_seconds(TRAINING),
         refit=refit or "",
     )
-    return _export_winner(result, options_of_winner, on_progress)
+    return _export_winner(result, export_options, on_progress)
 
 
 def _refuse_options_of_export(recipe: str | None, refit: str | None) -> None:
@@ -370,7 +370,7 @@ def _refuse_options_of_export(recipe: str | None, refit: str | None) -> None:
 
 
 def _export_winner(
-    result: SearchResult, options: "WinnerTraining", on_progress: ProgressCallback | None
+    result: SearchResult, options: "WinnerExportOptions", on_progress: ProgressCallback | None
 ) -> SearchResult:
     """Train and export the winner. Without a winner, the result has no export."""
     from untrained.workflows.winner_export import (
@@ -437,7 +437,7 @@ def run_search(
     if time_plan.describe():
         remark = f"The plan: {time_plan.describe()}."
     with live_report.follow(run, remark):
-        run, durations = _limit_training_time(setup, run, time_plan)
+        run, durations = _limit_network_size(setup, run, time_plan)
         if on_plan is not None and time_plan.describe():
             on_plan(time_plan.describe(durations))
         weights = _warm_up(setup, run)
@@ -471,15 +471,16 @@ def _open_run(setup: SearchSetup) -> RunFolder:
     return run
 
 
-def _limit_training_time(
+def _limit_network_size(
     setup: SearchSetup, run: RunFolder, time_plan: TimePlan
 ) -> tuple[RunFolder, dict[str, float]]:
-    """Limit what is proposed to networks that can be trained in the time, if there is a contest.
+    """Before a contest, limit the proposals to networks that can be trained in the given time.
 
     A resumed search has the limit of its first session, so that it proposes the same networks.
 
     Returns:
-        The run, and how long phases will take at most, in seconds, as far as it is known.
+        The run, and the longest useful duration of the contest and of the training, in seconds by
+        phase; empty if they are not known.
     """
     config = setup.config
     durations: dict[str, float] = {}
@@ -491,8 +492,8 @@ def _limit_training_time(
         size = measure_trainable_size(setup.limits.make_size_space(), settings)
         if size is not None:
             run = replace(run, max_trained_flops=size.max_flops)
-            # As many entries as there may be: two groups of one size, one of half of it, the best
-            # by score, which are twice as many, and the known designs.
+            # The contest has at most 2 * confirm entries by score, confirm of the largest and
+            # confirm / 2 random ones (`_choose_contest_groups`), and the known designs.
             entries = ceil(3.5 * config.confirm) + size.designs
             durations[CONTEST_PHASE] = estimate_longest_contest(
                 entries, size.samples, size.step_seconds, settings.recipe.batch
@@ -589,7 +590,7 @@ def _run_session(
         session = stages.run(
             setup.strategy, setup.budget, run.search_key, setup.sample_reference(), ask_size
         )
-        ranked = _rank_within_latency(run, setup.limits, store, setup.known_designs)
+        ranked = _rank_within_latency_limit(run, setup.limits, store, setup.known_designs)
         best = None
         if ranked.ranking.standings:
             best = ranked.ranking.standings[0].arch
@@ -625,13 +626,13 @@ def _choose_ask_size(setup: SearchSetup, executor: Executor) -> int:
     return max(DEFAULT_ASK_SIZE, ASK_SIZE_PER_WORKER * workers * compute.networks_per_batch)
 
 
-def _rank_within_latency(
+def _rank_within_latency_limit(
     run: RunFolder, limits: SearchLimits, store: Store, known_designs: Mapping[str, str]
 ) -> RunRanking:
     """Rank the records of a run.
 
-    If latency is limited, first measure every architecture that may win, also those that a
-    confirmation will train.
+    If latency is limited, every architecture that may win is measured first, including those that
+    will be trained in a contest or a confirmation.
     """
     records = read_records(run, store)
     if limits.max_latency is None:
@@ -704,7 +705,7 @@ def _describe_limits_of_design(
     assert entry is not None
     rows = []
     for row in limit_rows:
-        # Where the value of the found network comes from, such as a latency table, is left out.
+        # `source` and `predicted` are left out, because they are about the searched architecture.
         rows.append(
             {
                 "limit": row["limit"],
@@ -749,8 +750,9 @@ def _choose_contest_groups(
 ) -> dict[str, list[Arch]]:
     """Choose the entries of the contest: the best by score, fewer of the largest and random ones.
 
-    Of ten short trainings, those of the best by score are worth most
-    (docs/results/few-trainings.md). The others show whether that holds on the user's data.
+    With about ten short trainings, training the best by score finds better networks than training
+    the largest or random ones (docs/results/few-trainings.md). The largest and random ones are
+    there to show whether this holds on the user's data.
     """
     count = run.config.confirm
     groups = choose_groups(ranking, records, BEST_FACTOR * count, run)
@@ -782,9 +784,9 @@ def _make_entries(result: SearchResult, rate: float) -> list[ContestEntry]:
     best = []
     others = []
     for group_name, archs in groups.items():
-        text = CONTEST_GROUPS.get(group_name, f"{BEST_PREFIX}{group_name}")
+        selection = CONTEST_GROUPS.get(group_name, f"{BEST_PREFIX}{group_name}")
         for arch in archs:
-            selections.setdefault(str(arch), []).append(text)
+            selections.setdefault(str(arch), []).append(selection)
             if group_name in CONTEST_GROUPS:
                 others.append(str(arch))
             else:
@@ -815,7 +817,7 @@ def _make_entries(result: SearchResult, rate: float) -> list[ContestEntry]:
 
 
 def _make_candidates(result: SearchResult, rate: float) -> list[ContestEntry]:
-    """Return the networks after those that enter the contest by score, best first."""
+    """Return the networks that follow the entries by score in the ranking, best first."""
     config = result.run.config
     sizes = _read_sizes(result.records)
     candidates = []

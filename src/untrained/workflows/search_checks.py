@@ -141,6 +141,12 @@ def check_data(space: Space, task: Task) -> None:
             return outputs
 
     outcome = catch_failure(run_network)
+    if isinstance(outcome, Failure) and not task.is_table:
+        shape = "x".join(str(side) for side in task.input_shape)
+        raise UsageError(
+            f"{task.dataset} has samples of shape {shape}, and networks of {space.name} do not "
+            f"accept them ({outcome.detail}); for images use --space nasbench201 or convnet"
+        )
     if isinstance(outcome, Failure):
         raise UsageError(
             f"{task.dataset} has rows of {task.input_shape[0]} columns, and networks of "

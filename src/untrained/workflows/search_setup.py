@@ -15,7 +15,7 @@ from untrained.seeds import make_generator
 from untrained.spaces import Space, fingerprint_space, load_space
 from untrained.strategies.base import NewArchSampler, Strategy, StrategyInputs
 from untrained.strategies.budget import Budget
-from untrained.strategies.known_designs import WithKnownDesigns
+from untrained.strategies.known_designs import KnownDesignsStrategy
 from untrained.strategies.limits import ConstrainedSpace
 from untrained.strategies.parsing import StrategySpec
 from untrained.strategies.screening import Screening
@@ -34,8 +34,9 @@ from untrained.workflows.search_checks import (
 from untrained.workflows.search_stages import SearchStages
 from untrained.workflows.validation import Validation
 
-# Data with rows instead of pictures.
-NUMBERS_SPACE = "mlp"  # for tables without identifiers
+# The default space for tables in which all columns are numbers.
+NUMBERS_SPACE = "mlp"
+# Data sources whose samples are rows of a table.
 TABLE_SOURCES = ("csv", "parquet", "criteo", "avazu", "kdd2012", "frappe", "clicks")
 
 
@@ -83,7 +84,7 @@ class SearchSetup:
     @property
     def known_designs(self) -> dict[str, str]:
         """Names of the known designs that the strategy has proposed, by architecture."""
-        if not isinstance(self.strategy, WithKnownDesigns):
+        if not isinstance(self.strategy, KnownDesignsStrategy):
             return {}
         return {str(arch): name for arch, name in self.strategy.designs.items()}
 
@@ -206,11 +207,11 @@ def prepare_search(
 
 
 def choose_space(data: str) -> str:
-    """Return the name of the space that suits data.
+    """Return the name of the default space for some data.
 
-    A table without identifiers is known only when it is read; `prepare_search` then takes `mlp`.
-    These are networks for pictures of any size on the user's own pictures, networks for tables on
-    tables, and NAS-Bench-201 for everything else.
+    This is `convnet`, for pictures of any size, if the pictures are the user's own, `nasrec_small`
+    for tables, and `nasbench201` for everything else. Whether all columns of a table are numbers is
+    known only after the table is read; `prepare_search` then uses `mlp` instead.
 
     Args:
         data: Name of the data, such as "folder:./photos".
@@ -230,7 +231,7 @@ def _add_known_designs(strategy: Strategy, space: ConstrainedSpace, budget: Budg
     max_designs = None
     if budget.total is not None:
         max_designs = budget.total // 2
-    return WithKnownDesigns(strategy, space, max_designs)
+    return KnownDesignsStrategy(strategy, space, max_designs)
 
 
 def _check_latency_device(config: SearchConfig) -> None:
@@ -258,7 +259,7 @@ def _plan_scoring(
 
 
 def _lacks_identifiers(config: SearchConfig, space: Space, samples: Samples | None) -> bool:
-    """Whether the data are a table of numbers alone, which the default space cannot read."""
+    """Whether the data are a table of numbers only, which the default space cannot read."""
     if samples is not None or choose_space(config.data) != "nasrec_small":
         return False
     return not load_data(config.data, space.task, config.data_root).task.vocabularies
@@ -291,7 +292,7 @@ def _load_source(
     if on_data is not None:
         on_data(source)
     if config.confirm:
-        # Splitting the data raises a UsageError now, not after the search, if no network can be
-        # trained on them.
+        # Reading `parts` splits the data. If they cannot be split for a training, this raises a
+        # UsageError now and not after the search.
         _ = source.parts
     return source

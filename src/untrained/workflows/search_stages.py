@@ -2,8 +2,7 @@
 screening, scoring or validating, and the pool of a strategy that has one.
 
 Every stage makes an evaluator from the proxies of the scoring plan, an executor and the store. The
-store also lists which records belong to the run, see
-`RunFolder.compute_search_key`.
+store also lists which records belong to the run, see `RunFolder.compute_search_key`.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -77,7 +76,7 @@ class SearchStages:
     def connect(
         self, executor: Executor, store: Store, weights: WeightSource | None = None
     ) -> None:
-        """Set what is known only after the run folder was opened.
+        """Set the executor and the store, which exist only after the run folder was opened.
 
         Args:
             executor: Where the work runs.
@@ -126,24 +125,24 @@ class SearchStages:
         self._search_key = search_key
         seconds = 0.0
         if reference:
-            measured = self._measure_reference(reference, budget, ask_size)
-            if measured.ended == "interrupted":
+            reference_result = self._measure_reference(reference, budget, ask_size)
+            if reference_result.ended == "interrupted":
                 # The records are stored, but no candidate can be scored without the reference.
-                return replace(measured, records=[])
-            seconds += measured.seconds
+                return replace(reference_result, records=[])
+            seconds += reference_result.seconds
         screening = self._plan.screening
         if screening is not None:
-            screened = self._screen(
+            screening_result = self._screen(
                 screening, strategy, _subtract_seconds(budget, seconds), ask_size
             )
-            seconds += screened.seconds
-            if screened.ended == "interrupted":
-                return replace(screened, seconds=seconds)
-            survivors = screening.select_survivors(screened.records)
+            seconds += screening_result.seconds
+            if screening_result.ended == "interrupted":
+                return replace(screening_result, seconds=seconds)
+            survivors = screening.select_survivors(screening_result.records)
             strategy = FixedCandidates(survivors)
             budget = replace(budget, count=max(1, len(survivors)))
-        scored = self._score(strategy, _subtract_seconds(budget, seconds), ask_size)
-        return replace(scored, seconds=seconds + scored.seconds)
+        scoring_result = self._score(strategy, _subtract_seconds(budget, seconds), ask_size)
+        return replace(scoring_result, seconds=seconds + scoring_result.seconds)
 
     def score_pool(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
         """Score a pool for a strategy that has one.
@@ -157,7 +156,7 @@ class SearchStages:
         pool_proxies = expand_aggregates(self._plan.pool_proxies)
         evaluator = self._make_evaluator(pool_proxies, self._init)
         total = self._pool_done + len(archs)
-        evaluate = self._list_in_search(self._add_aggregates(evaluator))
+        evaluate = self._store_under_search_key(self._add_aggregates(evaluator))
         with closing(evaluate(archs)) as evaluations:
             for records in evaluations:
                 self._pool_done += 1
@@ -186,7 +185,8 @@ class SearchStages:
         aggregates = self._plan.aggregates_with_reference
         seconds = None
         if budget.seconds is not None:
-            # The other half is for the candidates. A smaller reference is better than no score.
+            # The other half is for the candidates. If the time is too short, the aggregates are
+            # fitted to a smaller reference sample.
             seconds = budget.seconds / 2
         evaluator = self._make_evaluator(expand_aggregates(aggregates), self._init)
         evaluator.batches = self._batches.keep_first_seed()
@@ -194,6 +194,7 @@ class SearchStages:
             FixedCandidates(archs),
             evaluator,
             Budget(len(archs), seconds),
+            # Nothing is ranked here, so no architecture needs a fitness.
             lambda records: None,
             self._make_callback(evaluator),
             ask_size,
@@ -211,8 +212,8 @@ class SearchStages:
         evaluator = self._make_evaluator(screening.proxies, FRESH)
         return run_strategy(
             strategy,
-            self._list_in_search(evaluator),
-            # Cheap scores do not say whether the final ranking is stable.
+            self._store_under_search_key(evaluator),
+            # Cheap scores do not say whether the final ranking is stable, so they need no fitness.
             replace(budget, stable=None),
             lambda records: None,
             self._make_callback(evaluator),
@@ -233,7 +234,7 @@ class SearchStages:
             evaluator = validation.extend_evaluator(evaluator, task, first_seed, self._store)
         return run_strategy(
             strategy,
-            self._list_in_search(evaluator),
+            self._store_under_search_key(evaluator),
             budget,
             self._plan.fitness,
             self._make_callback(proxy_evaluator),
@@ -269,8 +270,8 @@ class SearchStages:
 
         return evaluate
 
-    def _list_in_search(self, evaluator: Evaluator) -> Evaluator:
-        """Return an evaluator that also lists the records in the store as records of the run.
+    def _store_under_search_key(self, evaluator: Evaluator) -> Evaluator:
+        """Return an evaluator that also lists the records under the search key in the store.
 
         Workers may be ahead when a search ends. Records that the search did not wait for are stored
         but not listed.

@@ -37,8 +37,8 @@ from untrained.workflows.timm_models import build_timm_model, get_timm_input_sha
 
 # Values of `Arch.space` for networks that do not belong to a search space.
 PSEUDO_SPACES = ("module", "factory", "timm", "reference")
-# The task of such networks. Input shape and number of classes come from the data.
-_OPEN_TASK = Task("", (), 0)
+# The task of such networks until the data define input shape and number of classes.
+_UNKNOWN_TASK = Task("", (), 0)
 _FINGERPRINT_LENGTH = 16
 # Networks that users may name: hand-designed ones for pictures and for tables.
 KNOWN_NAMES = (*NAMED_NETWORKS, *CTR_DESIGNS)
@@ -128,13 +128,15 @@ def replace_known_name(network: object) -> object:
 def _parse_arch(text: str, space: str | Space) -> Arch:
     try:
         return load_space(space).parse(text)
-    except UsageError as error:
+    except UsageError:
         # For a file, a folder or a mistyped name, a message about a malformed architecture would be
         # misleading.
         path_error = find_path_error(text)
         if path_error is None and get_close_matches(text, KNOWN_NAMES, cutoff=0.7):
             raise unknown_name_error("network", text, KNOWN_NAMES) from None
-        raise path_error or error from None
+        if path_error is not None:
+            raise path_error from None
+        raise
 
 
 def unknown_network_error(network: object) -> UsageError:
@@ -172,11 +174,11 @@ def _load_module(module: nn.Module, device: str, copy_module: bool) -> Subject:
     def build(task: Task) -> nn.Module:
         return _place_module(deepcopy(module) if copy_module else module, device)
 
-    return Subject(Arch("module", (("class", name),), name), _OPEN_TASK, build, cacheable=False)
+    return Subject(Arch("module", (("class", name),), name), _UNKNOWN_TASK, build, cacheable=False)
 
 
 def _place_module(module: nn.Module, device: str) -> nn.Module:
-    """Return the module if it is on the device, else a copy, because the user's must not move."""
+    """Return the module if it is on the device, else a copy, so that the user's does not move."""
     # torch.device("cuda") has no index, so it differs from that of a tensor, such as "cuda:0".
     target = torch.empty(0, device=device).device
     for tensor in (*module.parameters(), *module.buffers()):
@@ -220,7 +222,7 @@ def _find_compiled_module(module: nn.Module) -> nn.Module | None:
 
 def _load_timm_model(name: str) -> Subject:
     arch = Arch("timm", (("network", name),), name)
-    task = replace(_OPEN_TASK, input_shape=get_timm_input_shape(name))
+    task = replace(_UNKNOWN_TASK, input_shape=get_timm_input_shape(name))
 
     def build(task: Task) -> nn.Module:
         return build_timm_model(name, task.num_classes)
@@ -256,7 +258,7 @@ def _load_ctr_design(name: str) -> Subject:
         return CTR_DESIGNS[name](task)
 
     # The table sets the number of columns.
-    task = replace(_OPEN_TASK, input_shape=(1,), num_classes=1)
+    task = replace(_UNKNOWN_TASK, input_shape=(1,), num_classes=1)
     return Subject(make_ctr_design_arch(name), task, build, cacheable=False)
 
 
@@ -271,7 +273,7 @@ def _load_factory(name: str) -> Subject:
     code = fingerprint_user_code(name)[:_FINGERPRINT_LENGTH]
     arch = Arch("factory", (("factory", short_name), ("code", code)), name)
     return Subject(
-        arch, _OPEN_TASK, lambda task: _call_factory(name), cacheable=False, factory=name
+        arch, _UNKNOWN_TASK, lambda task: _call_factory(name), cacheable=False, factory=name
     )
 
 
@@ -423,8 +425,8 @@ def make_checked_builder(
 def check_input_shape(network: str, shape: tuple[int, ...], space: str | Space) -> None:
     """Check that a network of the user accepts inputs of a shape.
 
-    This is for commands with a single network. Among many networks, an unsuitable shape becomes the
-    failure of one record, and so does an exception in the user's own code.
+    Commands with a single network use this. With many networks, an unsuitable shape or an exception
+    in the user's code becomes the failure of one record.
 
     Raises:
         UsageError: torch raises an error for inputs of this shape.
@@ -464,5 +466,5 @@ def _try_run(subject: Subject, task: Task, make_inputs: Callable[[], Tensor]) ->
 def _run_network(subject: Subject, task: Task, make_inputs: Callable[[], Tensor]) -> Tensor:
     with random_state(0):
         model = subject.build(task)
-    # `make_inputs` is called here, because it raises an error for an impossible shape.
+    # The inputs are made here, so that callers handle the error that an impossible shape raises.
     return Probe(model, Batch(make_inputs(), torch.zeros(1))).outputs

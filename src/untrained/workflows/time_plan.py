@@ -9,16 +9,17 @@ from untrained.formatting import format_duration
 SCORING = "scoring"
 CONTEST_PHASE = "contest"
 TRAINING = "training"
-# Relative weights of the phases in the time. The winner learns most in its own training, and a few
-# hundred scored networks are enough (docs/results/one-command.md).
+# Relative weights by which the time is divided among the phases. The winner gains most from its own
+# training, and a few hundred scored networks are enough (docs/results/one-command.md).
 SHARES = {SCORING: 0.1, CONTEST_PHASE: 0.25, TRAINING: 0.6}
-# What is kept for the work after the last phase: testing, the report, the export. It takes this
-# many seconds on two cores, however short the command is, but never more than a share of the time.
+# Seconds that are reserved for the work after the last phase: testing, the report, the export.
+# They were measured on two cores, and do not depend on the length of the phases. The two shares of
+# the total time are the least and the most that is reserved.
 FINAL_SECONDS = 9.0
 MIN_FINAL_SHARE = 0.01
 MAX_FINAL_SHARE = 0.3
-# If the phases need less than this fraction of the time, the plan says how long they take.
-MUCH_LESS = 0.8
+# If less than this fraction of the time will be needed, the plan also says how much is needed.
+EARLY_END_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,7 @@ class TimePlan:
     def estimate_training_seconds(self) -> float | None:
         """Return how long the winner will be trained if no phase ends early; None for no limit.
 
-        Without a training in the plan, it is assumed that one as long as the share of a training
-        follows.
+        If the plan has no training, the result is as if it had one with the usual share.
         """
         if self.total is None:
             return None
@@ -107,7 +107,7 @@ class TimePlan:
             remaining -= seconds
             expected += seconds
         limit = f"at most {format_duration(self.total)}"
-        if expected < MUCH_LESS * self.total:
+        if expected < EARLY_END_SHARE * self.total:
             limit = f"about {format_duration(expected)} ({limit})"
         return f"{limit}: about {', '.join(parts)}"
 

@@ -3,11 +3,12 @@
 The samples, augmentation and dropout of a step depend only on the seed and the number of the step.
 So a training that was killed resumes from its last checkpoint and ends with the same weights, on a
 CPU bit for bit. After every epoch, the weights and their moving average are evaluated on the
-validation part: by accuracy or, for clicks, by log loss. The best weights are kept. Of equally good
-epochs, the later one is kept; of equally good weights, the average. The test part is evaluated
-once, at the end, with the best weights. A refit also trains on the validation part, and takes the
-weights at the end. A refit on all samples follows one without the test part, which estimates how
-good the result is.
+validation part: by accuracy or, for clicks, by log loss. The best weights are kept; if two epochs
+are equally good, those of the later one; if the weights and their average are equally good, the
+average. The test part is evaluated once, at the end, with the best weights.
+
+A refit also trains on the validation part, and takes the weights at the end. Before a refit on all
+samples, another refit without the test part estimates how good the result will be.
 """
 
 from collections.abc import Iterator, Mapping
@@ -166,7 +167,7 @@ def train(
         time: Stop after this time, such as "5m". The same call then continues.
         finish_in: Longest duration in seconds of a training that ends with its last epoch: if it
             would take longer, the number of epochs is reduced, and the learning rate still falls to
-            its end. `time` in contrast interrupts the training.
+            its final value. `time`, in contrast, interrupts the training.
         checkpoint_every: Number of steps between checkpoints.
         input_shape: Input shape of the network, such as (3, 32, 32).
         tensorboard: Whether to write the learning curve for TensorBoard too.
@@ -234,7 +235,7 @@ def train(
             "--time, --patience and finish_in cannot be used with --device accelerate; leave them "
             "out"
         )
-    begin = perf_counter()
+    start_time = perf_counter()
     subject = resolve_subject(
         network, space, data, loaded_recipe, input_shape, process.device, data_root
     )
@@ -245,9 +246,9 @@ def train(
         seed = subject.seed
     parts = _load_parts(subject)
     notes = []
-    is_flip_decided = "flip" in loaded_recipe.from_data
+    is_flip_from_data = "flip" in loaded_recipe.from_data
     loaded_recipe = adapt_recipe(loaded_recipe, subject.source)
-    if is_flip_decided and isinstance(parts[TRAIN], ImagePart):
+    if is_flip_from_data and isinstance(parts[TRAIN], ImagePart):
         notes.append(describe_mirroring(loaded_recipe.flip))
     key = TrainingKey(
         what=subject.name,
@@ -280,12 +281,14 @@ def train(
                 _remove_checkpoint(folder)
         model = _load_trained_network(subject, folder, process.device, seed)
         return replace(earlier_result, model=model)
-    counted_parts = parts
+    # The parts to train and select with, and the parts whose sizes are listed in the result.
     training_parts = parts
+    listed_parts = parts
     estimate: TrainingResult | None = None
     if refit:
         joined_part = join_parts(parts[TRAIN], parts[VAL])
         if refit == ALL_PARTS:
+            # Both trainings have equally many epochs, so the samples decide how the time is shared.
             estimate_seconds = None
             if finish_in is not None:
                 samples = len(joined_part)
@@ -309,7 +312,7 @@ def train(
             )
             joined_part = join_parts(joined_part, parts[TEST])
         training_parts = {TRAIN: joined_part, VAL: parts[VAL]}
-        counted_parts = {TRAIN: joined_part, TEST: parts[TEST]}
+        listed_parts = {TRAIN: joined_part, TEST: parts[TEST]}
     model = subject.build_network(process.device, seed)
     if start is not None:
         load_weights(model, load_tensors(start), start)
@@ -323,7 +326,7 @@ def train(
     live_report = LiveReport(on_progress)
     remaining_seconds = inf
     if finish_in is not None:
-        remaining_seconds = finish_in - (perf_counter() - begin)
+        remaining_seconds = finish_in - (perf_counter() - start_time)
     board = None
     if tensorboard:
         board = TensorBoardWriter(folder / TENSORBOARD_FOLDER)
@@ -336,7 +339,7 @@ def train(
     def report_step() -> None:
         if board:
             board.write_epoch(training)
-        live_report.update(_describe_progress(training))
+        live_report.update(_make_progress(training))
 
     with ExitStack() as stack:
         if process.writes_files and folder == subject.run_folder:
@@ -361,7 +364,7 @@ def train(
             training,
             key,
             ended,
-            counted_parts,
+            listed_parts,
             class_names=tuple(subject.source.classes),
             command=_format_command(key, loaded_recipe, folder),
             notes=tuple(notes),
@@ -471,7 +474,7 @@ def _fingerprint_weights(path: Path | None) -> str:
 
 
 def _load_parts(subject: TrainingSubject) -> dict[str, Part]:
-    """Load the train, validation and test part, none of which may be empty."""
+    """Load the training, validation and test part, and refuse an empty one."""
     parts = {}
     for name in (TRAIN, VAL, TEST):
         part = subject.source.parts[name]
@@ -553,7 +556,7 @@ def _lower_rate(recipe: Recipe) -> Recipe:
     return recipe.with_options(rate=min(tenth, default_rate))
 
 
-def _describe_progress(training: Training) -> Progress:
+def _make_progress(training: Training) -> Progress:
     """Return the progress of a training, with the metrics of the last finished epoch."""
     last_row: Mapping[str, float] = {}
     if training.curve:
@@ -572,7 +575,7 @@ def _describe_progress(training: Training) -> Progress:
 def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
     """Return the command that repeats a training.
 
-    It is empty for what a command cannot express: a module, and weights to begin with.
+    It is empty for what a command cannot express: a module, or initial weights from a file.
     """
     is_named = bool(key.space) or is_reference(key.what) or is_ctr_design(key.what)
     if not is_named or key.start:

@@ -104,12 +104,12 @@ class TrainingSubject:
         """
         if self.run_folder:
             return self.run_folder
-        parts = [f"{self.space} {self.arch}"]
+        identity = [f"{self.space} {self.arch}"]
         if code:
-            parts.append(code)
+            identity.append(code)
         if belongs_to_user(self.data):
-            parts.append(samples)
-        digest = sha256("\n".join(parts).encode()).hexdigest()[:8]
+            identity.append(samples)
+        digest = sha256("\n".join(identity).encode()).hexdigest()[:8]
         network_name = self.arch
         if self.space:
             network_name, _ = parse_call(self.space)

@@ -1,10 +1,10 @@
 """Choose how large networks may be, so that the winner of a search can be trained in the time.
 
-A limit on parameters alone leads to networks with many multiply-adds, because the ranking prefers
-them, and some of them would need hours for what the user gives minutes. So a few networks are timed
-before the search, and what is proposed is limited to the multiply-adds that can be trained for
-`TARGET_EPOCHS`. Speed per multiply-add differs between kinds of networks; the limit is that of the
-fastest kind, and the contest leaves out networks that turn out to be too slow.
+If only parameters are limited, the ranking prefers networks with many multiply-adds, and training
+some of them would take hours although the user allows minutes. So a few networks are timed before
+the search, and the search only proposes networks whose multiply-adds allow `TARGET_EPOCHS` epochs
+in the time. Some kinds of networks need less time per multiply-add than others. The limit is that
+of the fastest kind, and the contest leaves out networks that turn out to be too slow.
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ TARGET_EPOCHS = 80
 TIMED_NETWORKS = 4
 # Timing takes at most this fraction of the training of the winner, but times at least one network.
 MAX_TIMING_SHARE = 0.1
-# A limit is raised unless this fraction of so many random networks satisfies it.
+# The limit is doubled until this fraction of `CHECKED_NETWORKS` random networks satisfies it.
 MIN_ALLOWED_FRACTION = 0.1
 CHECKED_NETWORKS = 20
-# A limit that has become a thousand times as large has no effect any more.
+# After this many doublings, the limit is a thousand times as large and has no effect any more.
 MAX_DOUBLINGS = 10
 
 
@@ -44,8 +44,8 @@ class TrainableSize:
     Attributes:
         max_flops: The largest number of multiply-adds with which a network can be trained long
             enough, or more if too few networks are that small; None for no limit.
-        step_seconds: How long a training step of the networks that were timed takes, or of those
-            with `max_flops` if these are faster.
+        step_seconds: Median duration of a training step of the timed networks, or the duration for
+            a network at the limit of multiply-adds if that is shorter.
         samples: Number of training and validation samples.
         designs: Number of known designs within the limits of the user.
     """
@@ -72,7 +72,7 @@ def measure_trainable_size(
         return None
     parts = split_for_contest(settings.source, settings.seed)
     batch = settings.recipe.batch
-    fastest = 0.0
+    highest_speed = 0.0  # multiply-adds per second
     durations = []
     start = perf_counter()
     designs = list(space.list_known_designs().values())
@@ -81,17 +81,18 @@ def measure_trainable_size(
         step_seconds = catch_failure(measure_step_seconds, subject, settings, parts[TRAIN])
         if not isinstance(step_seconds, Failure):
             flops = NetworkSize(space.space, arch, space.task).flops
-            fastest = max(fastest, flops * batch / step_seconds)
+            speed = flops * batch / step_seconds
+            highest_speed = max(highest_speed, speed)
             durations.append(step_seconds)
         if perf_counter() - start > MAX_TIMING_SHARE * settings.final_seconds:
             break
-    if fastest == 0:
+    if highest_speed == 0:
         return None
     samples = len(parts[TRAIN]) + len(parts[VAL])
-    max_flops = fastest * settings.final_seconds / (TARGET_EPOCHS * samples)
-    typical_seconds = min(median(durations), max_flops * batch / fastest)
+    max_flops = highest_speed * settings.final_seconds / (TARGET_EPOCHS * samples)
+    typical_seconds = min(median(durations), max_flops * batch / highest_speed)
     return TrainableSize(
-        _raise_to_common_size(space, max_flops), typical_seconds, samples, len(designs)
+        _raise_until_satisfiable(space, max_flops), typical_seconds, samples, len(designs)
     )
 
 
@@ -103,14 +104,14 @@ def _choose_networks_to_time(space: ConstrainedSpace, designs: Sequence[Arch]) -
     return [space.sample(rng) for _ in range(TIMED_NETWORKS)]
 
 
-def _raise_to_common_size(space: ConstrainedSpace, max_flops: float) -> float | None:
-    """Raise a limit on multiply-adds until a search finds networks within it without effort.
+def _raise_until_satisfiable(space: ConstrainedSpace, max_flops: float) -> float | None:
+    """Raise a limit on multiply-adds until enough random networks satisfy it.
 
-    On a slow machine or in a short time, no network or hardly any can be trained long enough. The
-    limits of the user decide then, and the contest leaves out what is too slow.
+    On a slow machine or in a short time, hardly any network can be trained long enough. Then the
+    limits of the user decide, and the contest leaves out what is too slow.
 
     Returns:
-        The limit, or None if so few networks satisfy the limits of the user that no limit helps.
+        The limit, or None if too few networks satisfy the limits of the user themselves.
     """
     for _ in range(MAX_DOUBLINGS):
         limits = space.limits.with_max_flops(max_flops)

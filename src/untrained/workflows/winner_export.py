@@ -20,7 +20,7 @@ from untrained.workflows.train import train as train_network
 
 
 @dataclass(frozen=True)
-class WinnerTraining:
+class WinnerExportOptions:
     """How the winner of a search is trained and exported.
 
     Attributes:
@@ -64,7 +64,8 @@ def announce_winner_export(
 ) -> SearchResult:
     """Note in the run folder that the winner will be exported, and write the report.
 
-    The report prints the command that repeats everything. It reloads if a training follows.
+    The report shows the command that repeats search, training and export. It reloads if a training
+    follows.
     """
     run = replace(
         result.run,
@@ -81,7 +82,7 @@ def announce_winner_export(
 
 @contextmanager
 def finish_announced_report(run: Path) -> Iterator[None]:
-    """Write the report again if the block fails: the announced page would reload for ever."""
+    """Write the report again if the block fails, because the current page reloads for ever."""
     try:
         yield
     except BaseException:
@@ -90,7 +91,7 @@ def finish_announced_report(run: Path) -> Iterator[None]:
 
 
 def train_winner(
-    options: WinnerTraining, on_progress: ProgressCallback | None = None
+    options: WinnerExportOptions, on_progress: ProgressCallback | None = None
 ) -> TrainingResult:
     """Train the winner of a run on its data.
 
@@ -103,7 +104,9 @@ def train_winner(
         raise Interrupted(f"{error}{_describe_untrained_export(options)}") from None
 
 
-def _train_winner(options: WinnerTraining, on_progress: ProgressCallback | None) -> TrainingResult:
+def _train_winner(
+    options: WinnerExportOptions, on_progress: ProgressCallback | None
+) -> TrainingResult:
     run = options.run
     plan: FinalTraining | None = None
     if options.recipe is None:
@@ -141,7 +144,7 @@ def _is_trained_on_all(run: Path) -> bool:
     return key is not None and key.refit == "all"
 
 
-def _describe_untrained_export(options: WinnerTraining) -> str:
+def _describe_untrained_export(options: WinnerExportOptions) -> str:
     """Return how to export the winner of a contest with the weights that the contest left."""
     plan = plan_final_training(options.run, None)
     if plan is None or plan.start is None:
@@ -153,7 +156,7 @@ def _describe_untrained_export(options: WinnerTraining) -> str:
     return f"; to export the weights of the contest instead: {command}"
 
 
-def export_trained_winner(options: WinnerTraining) -> ExportResult:
+def export_trained_winner(options: WinnerExportOptions) -> ExportResult:
     """Export the trained winner of a run, and write the report of the run.
 
     Raises:

@@ -78,17 +78,17 @@ def _read_archs(cells: pd.DataFrame, space: str) -> list[str]:
 
 
 def _add_seeds(
-    builder: TableBuilder, cells: pd.DataFrame, archs: list[str], val_mean: Metric
+    builder: TableBuilder, cells: pd.DataFrame, archs: list[str], mean_val_metric: Metric
 ) -> None:
     """Add validation and test accuracy of each seed, and their means."""
-    means: tuple[tuple[Split, Metric], ...] = (
-        ("val", val_mean),
+    mean_metrics: tuple[tuple[Split, Metric], ...] = (
+        ("val", mean_val_metric),
         ("test", make_cifar10_accuracy("test")),
     )
-    for split, mean in means:
+    for split, mean_metric in mean_metrics:
         names = [f"{split}_acc_{seed}" for seed in SEEDS]
         accuracies: np.ndarray[Any, Any] = cells[names].to_numpy()
-        builder.add_values(archs, mean, accuracies.mean(1))
+        builder.add_values(archs, mean_metric, accuracies.mean(1))
         for seed in SEEDS:
             metric = make_cifar10_accuracy(split, f"seed{seed}", "one seed")
             builder.add_values(archs, metric, accuracies[:, seed])

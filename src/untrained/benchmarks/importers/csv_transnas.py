@@ -36,7 +36,7 @@ def make_task_metric(
 
 
 def format_arch(operations: str) -> str:
-    """Return the official notation of six digits: `310022` -> `64-41414-3_10_022`."""
+    """Convert six digits to the official notation: `310022` -> `64-41414-3_10_022`."""
     return f"64-41414-{operations[0]}_{operations[1:3]}_{operations[3:]}"
 
 
@@ -61,7 +61,7 @@ def _add_file(builder: TableBuilder, file: Path, run: str, variant: str, about: 
         file: The CSV file.
         run: Name of the run that computed the scores.
         variant: Variant of the metrics, see `Metric`.
-        about: More about the metrics, in a few words.
+        about: A remark on the metrics, in a few words.
     """
     read_arch = make_arch_reader("transnas_micro")
     table = read_csv(file, "task", "arch", "val_accuracy")

@@ -1,8 +1,9 @@
 """NAS-Bench-101 as published, read without TensorFlow.
 
 The files are `nasbench_only108.tfrecord` and `nasbench_full.tfrecord`. A record is framed by its
-length and two checksums. It is a JSON list: hash, epochs, matrix, operations, and a base64 protocol
-buffer with the results at the start, halfway and at the end of one of three trainings.
+length and two checksums. It holds one of the three trainings of a cell, as a JSON list: hash,
+epochs, matrix, operations, and a base64 protocol buffer with the results at the start, halfway and
+at the end of the training.
 """
 
 import base64
@@ -63,7 +64,7 @@ def _format_arch(matrix: str, operations: str) -> str:
 
 
 def _add_training(builder: TableBuilder, arch: str, epochs: int, seed: int, packed: bytes) -> None:
-    """Add the results of one training at its end."""
+    """Add the results at the end of one training."""
     message = _parse_message(packed)
     final = _parse_message(message[_FIELD_RESULTS][-1])
     for split, field in _FIELD_BY_SPLIT.items():
@@ -81,7 +82,7 @@ def _add_training(builder: TableBuilder, arch: str, epochs: int, seed: int, pack
 
 def _add_means(builder: TableBuilder, epochs: int) -> None:
     """Add the means over the seeds that each architecture has."""
-    columns = {column.name: values for column, values in builder.columns().items()}
+    columns = {column.name: values for column, values in builder.make_columns().items()}
     for split in _FIELD_BY_SPLIT:
         names = [_make_metric(split, epochs, f"seed{seed}").name for seed in SEEDS]
         by_seed = np.array([columns[name] for name in names if name in columns])
@@ -104,10 +105,10 @@ def _iterate_records(file: IO[bytes], path: Path) -> Iterator[bytes]:
     A record is its length (8 bytes), a checksum of the length, the data and a checksum of them.
     """
     file_bytes = path.stat().st_size
-    while head := file.read(12):
-        length = int.from_bytes(head[:8], "little")
-        length_checksum = int.from_bytes(head[8:], "little")
-        is_intact = len(head) == 12 and _compute_masked_crc(head[:8]) == length_checksum
+    while header := file.read(12):
+        length = int.from_bytes(header[:8], "little")
+        length_checksum = int.from_bytes(header[8:], "little")
+        is_intact = len(header) == 12 and _compute_masked_crc(header[:8]) == length_checksum
         # A damaged length could be huge, so it is compared with the file size before it is used.
         is_intact = is_intact and length + 4 <= file_bytes - file.tell()
         if is_intact:

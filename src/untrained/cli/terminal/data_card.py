@@ -29,9 +29,10 @@ def show_card_summary(source: DataSource) -> None:
     card = source.card()
     _print_lines(console, card.lines())
     _print_problems(console, card.problems[:PROBLEMS_IN_SUMMARY])
-    hidden = len(card.problems) - PROBLEMS_IN_SUMMARY
-    if hidden > 0:
-        _print_lines(console, [f"  and {hidden:,} more: `untrained data card DATA` shows them all"])
+    more_count = len(card.problems) - PROBLEMS_IN_SUMMARY
+    if more_count > 0:
+        line = f"  and {more_count:,} more: `untrained data card DATA` shows them all"
+        _print_lines(console, [line])
 
 
 def _print_problems(console: SafeConsole, problems: Sequence[tuple[str, str]]) -> None:

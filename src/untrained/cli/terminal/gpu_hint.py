@@ -25,9 +25,9 @@ def print_gpu_hint(compute: ComputeConfig, as_json: bool) -> None:
     import torch
 
     # "cuda:1" means one GPU; "cuda" means all GPUs, at most one per worker.
-    usable = 1 if ":" in compute.device else compute.workers
-    gpus = min(torch.cuda.device_count(), usable)
-    if 0 < gpus < compute.workers:
+    max_gpus = 1 if ":" in compute.device else compute.workers
+    gpu_count = min(torch.cuda.device_count(), max_gpus)
+    if 0 < gpu_count < compute.workers:
         print_line(
             f"several workers share a GPU; they run faster if you start `{MPS_DAEMON} -d` first",
             err=True,

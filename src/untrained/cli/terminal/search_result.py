@@ -78,8 +78,8 @@ def _show_winner(console: SafeConsole, result: SearchResult) -> None:
         verb = "is" if ties == 1 else "are"
         console.print(f"= {archs} {verb} not significantly worse than the best, by {seeds} (95 %)")
     if result.confirmed:
-        shown = [standing.arch for standing in standings[:ROWS_SHOWN]]
-        if result.best in shown:
+        archs_in_table = [standing.arch for standing in standings[:ROWS_SHOWN]]
+        if result.best in archs_in_table:
             console.print("* the best of the confirmation trainings")
         show_confirmation(result.confirmed)
     console.print_plain(f"best: {result.best}", wrap=False)
@@ -90,15 +90,14 @@ def _show_winner(console: SafeConsole, result: SearchResult) -> None:
 def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
     """Print remarks on screening, failures, the consensus, limits and notes of records."""
     run = result.run
-    failed = result.ranking.failed
-    scored = len(result.ranking.standings)
+    failures = result.ranking.failed
+    total = len(failures) + len(result.ranking.standings)
     if run.config.screen:
-        screened = {record.arch for record in result.records}
-        console.print_plain(run.describe_screening(len(screened), len(failed) + scored))
-    if failed:
-        total = len(failed) + scored
-        reasons = escape(_count_failures(failed))
-        console.print(f"no score for {len(failed)} of {total}: {reasons}")
+        screened_archs = {record.arch for record in result.records}
+        console.print_plain(run.describe_screening(len(screened_archs), total))
+    if failures:
+        reasons = escape(_count_failures(failures))
+        console.print(f"no score for {len(failures)} of {total}: {reasons}")
     has_trained = result.contest is not None or result.confirmed is not None
     advice = choose_advice(has_trained)
     for facts in run.aggregates:
@@ -216,14 +215,16 @@ def format_cost(run: RunFolder) -> str:
     for key, title in WORKER_TIMES.items():
         seconds[title] = sum(row[key] for row in run.workers)
     parts = []
-    for title, spent in seconds.items():
-        if spent >= SHORTEST_TIME:
-            parts.append(f"{title} {format_duration(spent)}")
+    for title, stage_seconds in seconds.items():
+        if stage_seconds >= SHORTEST_TIME:
+            parts.append(f"{title} {format_duration(stage_seconds)}")
 
     cost = format_duration(run.wall_seconds)
     if parts:
-        total = f" in total on {len(run.workers)} workers" if len(run.workers) > 1 else ""
-        cost += f" ({', '.join(parts)}{total})"
+        cost += f" ({', '.join(parts)}"
+        if len(run.workers) > 1:
+            cost += f" in total on {len(run.workers)} workers"
+        cost += ")"
     deaths = sum(row["deaths"] for row in run.workers)
     if deaths:
         verb = "was" if deaths == 1 else "were"
@@ -231,11 +232,11 @@ def format_cost(run: RunFolder) -> str:
     return cost
 
 
-def _count_failures(failed: Sequence[tuple[Arch, Failure]]) -> str:
+def _count_failures(failures: Sequence[tuple[Arch, Failure]]) -> str:
     """Format the number of failures per kind, with the first reason of each kind."""
     counts: dict[str, int] = {}
     first_details: dict[str, str] = {}
-    for _, failure in failed:
+    for _, failure in failures:
         counts[failure.kind] = counts.get(failure.kind, 0) + 1
         first_details.setdefault(failure.kind, failure.detail)
     return "; ".join(f"{count} {kind} ({first_details[kind]})" for kind, count in counts.items())

@@ -17,13 +17,13 @@ class _StageTiming:
         batch_size: Largest number of networks that were measured together so far.
         start_count: Number of measured architectures when the timing started.
         start_time: Time at which the timing started.
-        announced: Whether the estimate was already returned.
+        is_announced: Whether the estimate was already returned.
     """
 
     batch_size: int
     start_count: int
     start_time: float
-    announced: bool = False
+    is_announced: bool = False
 
 
 class TimeEstimate:
@@ -53,21 +53,21 @@ class TimeEstimate:
         """
         if progress.measured == 0:
             return ""
-        timing = self._time_stage(progress, now)
-        if timing.announced:
+        timing = self._update_timing(progress, now)
+        if timing.is_announced:
             return ""
-        timed = progress.measured - timing.start_count
-        needed = ARCHS_PER_WORKER
+        timed_archs = progress.measured - timing.start_count
+        archs_per_worker = ARCHS_PER_WORKER
         if timing.batch_size > 1:
-            needed = max(needed, BATCHES_PER_WORKER * timing.batch_size)
-        if timed < needed * progress.workers or now <= timing.start_time:
+            archs_per_worker = max(archs_per_worker, BATCHES_PER_WORKER * timing.batch_size)
+        if timed_archs < archs_per_worker * progress.workers or now <= timing.start_time:
             return ""
-        timing.announced = True
-        return self._format_estimate(progress, rate=timed / (now - timing.start_time))
+        timing.is_announced = True
+        return self._format_estimate(progress, rate=timed_archs / (now - timing.start_time))
 
-    def _time_stage(self, progress: Progress, now: float) -> _StageTiming:
-        """Return the timing of this stage; start it again at the first batch of networks."""
-        batch_size = max((record.together for record in progress.records), default=1)
+    def _update_timing(self, progress: Progress, now: float) -> _StageTiming:
+        """Return the timing of this stage, which starts again at the first batch of networks."""
+        batch_size = max((record.networks_in_batch for record in progress.records), default=1)
         timing = self._stages.get(progress.stage)
         if timing is None:
             timing = _StageTiming(batch_size, progress.measured, now)

@@ -42,10 +42,10 @@ class DecodingSummary:
 
     Attributes:
         sizes: Width and height of each picture that could be decoded.
-        modes: How many pictures have each color mode.
+        modes: How many pictures have each colour mode.
         changes: How many pictures were changed in each way.
-        unreadable: Index in the listing of each picture that could not be decoded, and the reason.
-        remarks: Index in the listing of pictures that the user should look at, and the remark.
+        unreadable: Pictures that could not be decoded: index in the listing, and the reason.
+        remarks: Pictures that the user should look at: index in the listing, and a remark.
     """
 
     sizes: list[tuple[int, int]]
@@ -178,9 +178,9 @@ def _decode_in_threads(
         # Problems with pictures are listed on the card, so warnings of the decoders are not shown.
         warnings.simplefilter("ignore")
         for start in range(0, len(files), _PICTURES_IN_FLIGHT):
-            some_files = files[start : start + _PICTURES_IN_FLIGHT]
-            images = pool.map(decode, some_files)
-            for done, pair in enumerate(zip(some_files, images, strict=True), start + 1):
+            chunk = files[start : start + _PICTURES_IN_FLIGHT]
+            images = pool.map(decode, chunk)
+            for done, pair in enumerate(zip(chunk, images, strict=True), start + 1):
                 report_progress("reading pictures", done, len(files))
                 yield pair
 
@@ -188,20 +188,17 @@ def _decode_in_threads(
 def _check_classes(listing: Listing, facts: DecodingSummary) -> None:
     """Raise an error if a class has no picture to learn from."""
     reasons = dict(facts.unreadable)
-    learned_classes = set()
+    classes_with_pictures = set()
     for file in listing.list_readable_files(facts.unreadable):
         if file.part == TRAIN:
-            learned_classes.add(file.label)
-    for empty_class in listing.classes:
-        if empty_class in learned_classes:
-            continue
-        index, file = next(
-            (index, file) for index, file in enumerate(listing.files) if file.label == empty_class
-        )
-        raise UsageError(
-            f"class {empty_class} of {listing.title} has no readable picture to learn from "
-            f"({file.name}: {reasons[index]}); add some, or remove the class"
-        )
+            classes_with_pictures.add(file.label)
+    for index, file in enumerate(listing.files):
+        if file.label not in classes_with_pictures:
+            # Files are sorted by part and class, so this is an unreadable training picture.
+            raise UsageError(
+                f"class {file.label} of {listing.title} has no readable picture to learn from "
+                f"({file.name}: {reasons[index]}); add some, or remove the class"
+            )
 
 
 def _write_header(file: BinaryIO, shape: tuple[int, ...]) -> None:

@@ -13,7 +13,7 @@ from untrained.formatting import format_count
 _USUAL_SIZES = (32, 48, 64, 96, 128, 160, 192, 224)
 _MAX_CLASSES_SHOWN = 12
 _MIN_STEPS = 10  # per epoch
-_MANY_PICTURES = 10_000  # from here on, batches of 128 leave enough steps per epoch
+_MANY_PICTURES = 10_000  # with more, an epoch has enough steps even with batches of 128
 _MAX_PIXELS = 2**22  # per batch
 _MAX_BYTES = 2**32  # of all pictures, for an input size that the user did not set
 _PURPOSES = {TRAIN: "for training", VAL: "for validation", TEST: "for testing"}
@@ -30,7 +30,7 @@ class PictureCard:
         smallest: Width and height of the smallest file.
         middle: Width and height of the file of median area.
         largest: Width and height of the largest file.
-        modes: Number of pictures per color mode.
+        modes: Number of pictures per colour mode.
         changes: Number of pictures that were changed in each way.
         shown: Height and width of the network input.
         input_size: Proposed input size.
@@ -155,21 +155,22 @@ def limit_input_size(input_size: int, pictures: int) -> int:
 def propose_batch_size(pictures: int, input_size: int) -> int:
     """Propose a batch size: 64, or 128 for more than 10,000 pictures.
 
-    It is smaller, down to 8, if an epoch would have less than ten steps or a batch too many pixels.
+    It is smaller, down to 8, if an epoch would have fewer than ten steps, or a batch too many
+    pixels.
 
     Args:
         pictures: Number of training pictures.
         input_size: Height and width of the input of networks.
     """
-    usual = 128 if pictures > _MANY_PICTURES else 64
-    largest = min(usual, pictures / _MIN_STEPS, _MAX_PIXELS / input_size**2)
-    # The largest power of two that is not above it.
-    power_of_two = 1 << int(largest).bit_length() >> 1
+    usual_batch = 128 if pictures > _MANY_PICTURES else 64
+    max_batch = min(usual_batch, pictures / _MIN_STEPS, _MAX_PIXELS / input_size**2)
+    # The largest power of two that is not above `max_batch`; 0 if that is below 1.
+    power_of_two = (1 << int(max_batch).bit_length()) >> 1
     return max(8, power_of_two)
 
 
 def _describe_balance(classes: dict[str, int]) -> str:
-    """Describe how many pictures each class has; of many classes, the largest and the smallest."""
+    """Describe the sizes of the classes; if there are many, of the largest and the smallest."""
     ranked = sorted(classes.items(), key=lambda pair: -pair[1])
     largest_name, largest_count = ranked[0]
     smallest_name, smallest_count = ranked[-1]

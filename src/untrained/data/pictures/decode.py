@@ -41,7 +41,7 @@ class DecodedImage:
         pixels: Pixels of the target size (H, W, C).
         width: Width of the file in pixels.
         height: Height of the file in pixels.
-        mode: Color mode of the file.
+        mode: Colour mode of the file.
         changes: How the picture was changed.
         digest: Digest of all pixels of the file; equal for pictures that look the same.
         remark: A remark about the file for the user; usually empty.
@@ -81,23 +81,23 @@ class _PixelLimit:
 
     def __init__(self) -> None:
         self._pixels = 0
-        self._changed = Condition()
+        self._condition = Condition()
 
     @contextmanager
     def hold(self, pixels: int) -> Iterator[None]:
         """Wait until a picture of this size may be decoded; count its pixels during the block."""
-        with self._changed:
+        with self._condition:
             # A picture that is larger than the limit is decoded alone.
-            self._changed.wait_for(
+            self._condition.wait_for(
                 lambda: self._pixels == 0 or self._pixels + pixels <= _PIXELS_AT_ONCE
             )
             self._pixels += pixels
         try:
             yield
         finally:
-            with self._changed:
+            with self._condition:
                 self._pixels -= pixels
-                self._changed.notify_all()
+                self._condition.notify_all()
 
 
 _limit = _PixelLimit()
@@ -160,7 +160,7 @@ def _is_transparent(image: Image.Image) -> bool:
 
 
 def _describe_changes(image: Image.Image, file_format: str | None) -> list[str]:
-    """Return how a picture must be changed to become red, green and blue.
+    """Return how a picture must be changed to become an RGB picture of 8 bits per channel.
 
     Raises:
         UnusablePictureError: The scale of its numbers is unknown.
@@ -186,7 +186,7 @@ def _describe_changes(image: Image.Image, file_format: str | None) -> list[str]:
 
 
 def _convert_to_rgb(image: Image.Image, file_format: str | None) -> Image.Image:
-    """Convert a picture to red, green and blue, strip by strip."""
+    """Convert a picture to RGB, strip by strip."""
     if image.mode == "RGB" and not _is_transparent(image):
         image.load()
         return image

@@ -16,7 +16,7 @@ from statistics import median
 
 from PIL import Image
 
-from untrained.data.held_out import has_test_part_error
+from untrained.data.held_out import second_test_part_error
 from untrained.data.parts import TEST, TRAIN, VAL, choose_shares, split_rows
 from untrained.data.pictures.decode import open_image_file
 from untrained.errors import MAX_NAMES_SHOWN, UsageError
@@ -85,7 +85,7 @@ class Listing:
 
 
 def measure_shorter_side(listing: Listing) -> float | None:
-    """Return the median length of the shorter sides of some pictures, which are not decoded.
+    """Return the median length of the shorter sides of some pictures, without decoding them.
 
     Returns:
         The length in pixels; None if no picture could be opened.
@@ -182,7 +182,7 @@ def list_folder(path: Path, test: Path | None = None) -> Listing:
     Args:
         path: The folder.
         test: Another folder with one subfolder per class, whose pictures are the test part; None
-            for none.
+            if there is none.
 
     Raises:
         UsageError: There is no such folder, it has fewer than two classes, or there are two test
@@ -198,7 +198,7 @@ def list_folder(path: Path, test: Path | None = None) -> Listing:
 
 
 def _list_folder_files(path: Path, problems: Problems) -> list[ImageFile]:
-    """Return the files of a folder; files of another part than `train` are marked as such."""
+    """Return the files of a folder, each with the part of its subfolder, or with `train`."""
     _check_folder(path)
     subfolders = {child.name.lower(): child for child in _list_subfolders(path, path, problems)}
     part_folders = _find_part_folders(subfolders)
@@ -242,17 +242,19 @@ def _check_folder(path: Path) -> None:
 def _add_test_files(
     files: Sequence[ImageFile], test_files: Sequence[ImageFile], path: Path, test: Path
 ) -> list[ImageFile]:
-    """Return files together with the test files of the user, whose names tell where they are.
+    """Return files together with the user's own test files.
+
+    The name of a test file then starts with the name of its folder or table.
 
     Raises:
-        UsageError: There is a test part already, or no test file has a class to learn.
+        UsageError: There is a test part already, or no test file belongs to a known class.
     """
     if any(file.part == TEST for file in files):
-        raise has_test_part_error(path, test)
+        raise second_test_part_error(path, test)
     labels = {file.label for file in files}
     if not any(file.label in labels for file in test_files):
-        shown = ", ".join(sorted(labels)[:MAX_NAMES_SHOWN])
-        raise UsageError(f"{test} has no pictures of the classes of {path}: {shown}")
+        shown_labels = ", ".join(sorted(labels)[:MAX_NAMES_SHOWN])
+        raise UsageError(f"{test} has no pictures of the classes of {path}: {shown_labels}")
     named_files = [replace(file, name=f"{test.name}/{file.name}") for file in test_files]
     return [*files, *named_files]
 
@@ -296,7 +298,7 @@ def _list_subfolders(folder: Path, root: Path, problems: Problems) -> list[Path]
     for child in sorted(folder.iterdir()):
         if child.name.startswith("."):
             problems.append((_format_name(child, root), _HIDDEN))
-        elif _is_link_out_of(child, root):
+        elif _leaves_root(child, root):
             problems.append((_format_name(child, root), _LINK_OUT_OF_FOLDER))
         elif not child.is_dir():
             problems.append((_format_name(child, root), "not used: it is not in a class folder"))
@@ -305,8 +307,11 @@ def _list_subfolders(folder: Path, root: Path, problems: Problems) -> list[Path]
     return subfolders
 
 
-def _is_link_out_of(path: Path, root: Path) -> bool:
-    """Return whether a path is a link to something outside the root, which may be a link itself."""
+def _leaves_root(path: Path, root: Path) -> bool:
+    """Return whether a path is a symbolic link that leads out of the root.
+
+    The root itself may be a link.
+    """
     if not path.is_symlink():
         return False
     target = Path(os.path.realpath(path))
@@ -349,7 +354,7 @@ def _filter_names(folder: Path, names: Iterable[str], root: Path, problems: Prob
         path = folder / name
         if name.startswith("."):
             problems.append((_format_name(path, root), _HIDDEN))
-        elif _is_link_out_of(path, root):
+        elif _leaves_root(path, root):
             problems.append((_format_name(path, root), _LINK_OUT_OF_FOLDER))
         else:
             kept_names.append(name)
@@ -381,7 +386,7 @@ def list_csv(path: Path, test: Path | None = None) -> Listing:
 
     Args:
         path: The file.
-        test: Another such file, whose pictures are the test part; None for none.
+        test: Another such file, whose pictures are the test part; None if there is none.
 
     Raises:
         UsageError: The file cannot be read, lacks a column, or has fewer than two classes; or
@@ -396,7 +401,7 @@ def list_csv(path: Path, test: Path | None = None) -> Listing:
 
 
 def _read_csv_files(path: Path, problems: Problems) -> list[ImageFile]:
-    """Return the pictures of a CSV file. Without a column for it, all are in the training part."""
+    """Return the pictures of a CSV file. Without a split column, all are in the training part."""
     if not path.is_file():
         raise UsageError(
             f"there is no file {path}; give a CSV of paths and labels, such as images:./photos.csv"

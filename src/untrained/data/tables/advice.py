@@ -17,7 +17,8 @@ DECIMAL_COMMA_ADVICE = "looks like numbers with a decimal comma; write decimal=c
 MIN_ROWS = 100
 MIN_ROWS_PER_LABEL = 10
 PERFECT_AUC = 0.999  # a column with a higher AUC most likely leaks the label
-# Range of integers relative to their size. Prices and counts usually have a larger one.
+# Width of a range of whole numbers relative to its lower end. That of prices and counts is usually
+# larger.
 NARROW_RANGE = 0.1
 Advice = tuple[tuple[str, str], ...]  # names of columns, and the advice on each
 
@@ -62,7 +63,7 @@ def give_advice(
 def reveals_label(column: pa.Array, numbers: Floats, labels: Floats, kind: TaskKind) -> bool:
     """Return whether a column alone predicts the label almost perfectly.
 
-    A class is compared with all others, one after the other.
+    Of several classes, the column must tell each one from all the others.
     """
     if kind == REGRESSION:
         return orders_labels(numbers, labels)
@@ -78,7 +79,7 @@ def reveals_label(column: pa.Array, numbers: Floats, labels: Floats, kind: TaskK
 
 
 def orders_labels(numbers: Floats, labels: Floats) -> bool:
-    """Return whether a column has nearly the same or the opposite order as a label of numbers."""
+    """Return whether a column sorts the rows almost like a numeric label, or in reverse."""
     is_present = ~np.isnan(numbers)
     if is_present.sum() < MIN_ROWS:
         return False
@@ -108,7 +109,7 @@ def reveals_binary_label(column: pa.Array, numbers: Floats, labels: Floats) -> b
 
 
 def separates_labels(values: Floats, labels: Floats) -> bool:
-    """Return whether nearly all rows of one label have larger values than those of the other.
+    """Return whether the values of nearly all rows with one label are above those of the other.
 
     The area under the ROC curve is computed from the ranks of the rows with label 1 (Mann and
     Whitney). Missing values have no rank.
@@ -130,7 +131,7 @@ def is_row_number(values: Floats) -> bool:
 
 
 def has_narrow_range(values: Floats) -> bool:
-    """Return whether the middle 90 % of the integers differ little, compared with their size."""
+    """Return whether the middle 90 % of whole numbers are in a narrow range far from zero."""
     values = values[~np.isnan(values)]
     if len(values) <= FEW_VALUES or not np.all(values == np.round(values)):
         return False

@@ -94,8 +94,8 @@ def _list_facts(schema: Schema) -> dict[str, str]:
 
 def _describe_kind(schema: Schema) -> str:
     """Return the task, why it is this one, and how to change it."""
-    others = " or ".join(name for name in TASK_KINDS if name != schema.task)
-    return f"{schema.task}, because {schema.task_reason}; --task {others} changes it"
+    other_tasks = " or ".join(name for name in TASK_KINDS if name != schema.task)
+    return f"{schema.task}, because {schema.task_reason}; --task {other_tasks} changes it"
 
 
 def _describe_label(schema: Schema) -> str:
@@ -109,11 +109,11 @@ def _describe_label(schema: Schema) -> str:
             f"deviation {schema.label_std:.4g}"
         )
     total = sum(schema.class_rows)
-    shown = []
+    class_shares = []
     for number in _sort_classes(schema)[:_MAX_CLASSES_SHOWN]:
         share = schema.class_rows[number] / total
-        shown.append(f"{schema.classes[number]} {format_percent(share)}")
-    text = f"{schema.label}, {len(schema.classes)} classes: {', '.join(shown)}"
+        class_shares.append(f"{schema.classes[number]} {format_percent(share)}")
+    text = f"{schema.label}, {len(schema.classes)} classes: {', '.join(class_shares)}"
     if len(schema.classes) > _MAX_CLASSES_SHOWN:
         text += f" and {len(schema.classes) - _MAX_CLASSES_SHOWN} more"
     return text
@@ -130,28 +130,29 @@ def _is_imbalanced(schema: Schema) -> bool:
 
 def _describe_imbalance(schema: Schema) -> str:
     order = _sort_classes(schema)
-    most = order[0]
+    most_frequent = order[0]
     rarest = order[-1]
-    share = schema.class_rows[most] / sum(schema.class_rows)
+    name = schema.classes[most_frequent]
+    share = schema.class_rows[most_frequent] / sum(schema.class_rows)
     return (
-        f"{schema.classes[most]} has {schema.class_rows[most]:,} rows and "
-        f"{schema.classes[rarest]} has {schema.class_rows[rarest]:,}; a network that always "
-        f"predicts {schema.classes[most]} has an accuracy of {100 * share:.1f} %"
+        f"{name} has {schema.class_rows[most_frequent]:,} rows and {schema.classes[rarest]} has "
+        f"{schema.class_rows[rarest]:,}; a network that always predicts {name} has an accuracy of "
+        f"{100 * share:.1f} %"
     )
 
 
 def _warn_of_rare_classes(schema: Schema) -> str:
     """Return a warning about classes with too few test rows; empty if there are none."""
-    rare = []
+    rare_classes = []
     for name, count in zip(schema.classes, schema.test_class_rows, strict=True):
         if count < _FEW_CLASS_ROWS:
-            rare.append(name)
-    if not rare:
+            rare_classes.append(name)
+    if not rare_classes:
         return ""
-    names = ", ".join(rare[:_MAX_CLASSES_SHOWN])
-    if len(rare) > _MAX_CLASSES_SHOWN:
-        names += f" and {len(rare) - _MAX_CLASSES_SHOWN} more"
-    verb = "has" if len(rare) == 1 else "have"
+    names = ", ".join(rare_classes[:_MAX_CLASSES_SHOWN])
+    if len(rare_classes) > _MAX_CLASSES_SHOWN:
+        names += f" and {len(rare_classes) - _MAX_CLASSES_SHOWN} more"
+    verb = "has" if len(rare_classes) == 1 else "have"
     return (
         f"{names} {verb} fewer than {_FEW_CLASS_ROWS} of the "
         f"{format_count(schema.rows[-1], 'test row')}, so how well they are predicted is uncertain"

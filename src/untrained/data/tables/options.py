@@ -30,7 +30,8 @@ class TableOptions:
         time: If given, the last rows by this column are the test part, instead of random rows.
         test: If given, a file with the same columns whose rows are the test part.
         floor: Identifiers that are less frequent than this in training share one number.
-        hash: A column with more different identifiers is hashed into as many numbers.
+        hash: If a column has more different identifiers than this, they are hashed into this many
+            numbers.
         log: Which dense columns are transformed by sign(x) log(1 + |x|).
         decimal: Decimal sign of numbers that are text.
     """

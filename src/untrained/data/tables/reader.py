@@ -1,8 +1,8 @@
 """Read files of rows in blocks: CSV, also tab-separated or compressed, and parquet.
 
 Every column of a CSV file is read as text. A row with too many or too few fields is counted as bad,
-not skipped silently. A byte that is not UTF-8 is written as \\xe9. Line numbers count rows: a line
-break inside quotation marks and an empty line do not count.
+not skipped silently. A byte that is not UTF-8 is replaced by an escape such as \\xe9. Line numbers
+count rows: a line break inside quotation marks and an empty line do not count.
 """
 
 import codecs
@@ -34,10 +34,10 @@ Blocks = Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]
 
 @dataclass
 class BadRows:
-    """Rows that cannot be used: how many there are, and the first few with the reason."""
+    """Rows that cannot be used: how many there are, and why the first few cannot be used."""
 
     count: int = 0
-    first: list[str] = field(default_factory=list)
+    first_reasons: list[str] = field(default_factory=list)
 
     def add(self, line: int, reason: str, lines: int = 1) -> None:
         """Count a bad row.
@@ -48,8 +48,8 @@ class BadRows:
             lines: Number of lines that it covers.
         """
         self.count += lines
-        if len(self.first) < _MAX_BAD_ROWS_SHOWN:
-            self.first.append(f"line {line}: {reason}")
+        if len(self.first_reasons) < _MAX_BAD_ROWS_SHOWN:
+            self.first_reasons.append(f"line {line}: {reason}")
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,14 @@ class Table:
     Attributes:
         path: The file.
         columns: Names of the columns.
-        blocks: Function that reads the rows. It yields blocks with the line number of each row, and
-            adds bad rows to its argument.
+        read_blocks: Function that reads the rows. It yields blocks with the line number of each
+            row, and adds bad rows to its argument.
         missing: Texts that stand for a missing value.
     """
 
     path: Path
     columns: tuple[str, ...]
-    blocks: Callable[[BadRows], Blocks]
+    read_blocks: Callable[[BadRows], Blocks]
     missing: tuple[str, ...] = ()
 
 
@@ -222,7 +222,7 @@ class _Utf8Stream(io.RawIOBase):
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Return no more data from the next call on; another thread may be in a call now."""
+        """Make later reads return no more data. Another thread may be inside `read` now."""
         self._is_stopped = True
 
     def readable(self) -> bool:
@@ -234,7 +234,8 @@ class _Utf8Stream(io.RawIOBase):
         Arrow treats a shorter result as a block, and a row must fit into one block.
         """
         if self._is_stopped:
-            # Return the rest of a character that was cut, because Arrow expects valid UTF-8.
+            # The last read may have ended inside a character. Return its other bytes, because Arrow
+            # expects valid UTF-8.
             rest_size = len(self._buffer) - len(self._buffer.lstrip(_UTF8_CONTINUATION))
             rest = self._buffer[:rest_size]
             self._buffer = b""

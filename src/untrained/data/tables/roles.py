@@ -77,16 +77,23 @@ def infer_roles(columns: Sequence[str], head: pa.RecordBatch, options: TableOpti
         dropped.append((options.time, "it orders the split"))
     candidates = [name for name in columns if name not in {label, options.time, *options.drop}]
 
-    nested = [name for name in candidates if pa.types.is_nested(head[name].type)]
-    times_of_day = [name for name in candidates if _is_time_of_day_type(head[name].type)]
-    for name in nested:
+    used_columns = []
+    nested_columns = []
+    time_of_day_columns = []
+    for name in candidates:
+        if pa.types.is_nested(head[name].type):
+            nested_columns.append(name)
+        elif _is_time_of_day_type(head[name].type):
+            time_of_day_columns.append(name)
+        else:
+            used_columns.append(name)
+    for name in nested_columns:
         dropped.append((name, "lists and structures are not read"))
-    for name in times_of_day:
+    for name in time_of_day_columns:
         dropped.append((name, "times of day and durations are not read"))
-    used = [name for name in candidates if name not in nested and name not in times_of_day]
 
     dense = []
-    for name in used:
+    for name in used_columns:
         if name in options.categorical:
             continue
         if name in options.dense or _is_dense(name, head[name]):
@@ -95,12 +102,12 @@ def infer_roles(columns: Sequence[str], head: pa.RecordBatch, options: TableOpti
         label=label,
         time=options.time,
         dense=tuple(dense),
-        categorical=tuple(name for name in used if name not in dense),
+        categorical=tuple(name for name in used_columns if name not in dense),
         log_columns=frozenset(_choose_log_columns(dense, head, options)),
         dropped=tuple(dropped),
-        timestamps=tuple(name for name in used if is_time_type(head[name].type)),
-        date_candidates=tuple(name for name in used if _is_date(name, head[name])),
-        decimal_comma_columns=tuple(_find_decimal_comma_columns(used, head, options)),
+        timestamps=tuple(name for name in used_columns if is_time_type(head[name].type)),
+        date_candidates=tuple(name for name in used_columns if _is_date(name, head[name])),
+        decimal_comma_columns=tuple(_find_decimal_comma_columns(used_columns, head, options)),
     )
 
 
@@ -115,23 +122,26 @@ def _check_named_columns(columns: Sequence[str], options: TableOptions) -> None:
     for name in named_columns:
         if name not in columns:
             raise unknown_name_error("column", name, columns)
-    repeated = {name for name in named_columns if named_columns.count(name) > 1}
-    if repeated:
-        names = ", ".join(sorted(repeated))
+    repeated_names = {name for name in named_columns if named_columns.count(name) > 1}
+    if repeated_names:
+        names = ", ".join(sorted(repeated_names))
         raise UsageError(f"{names} has two roles; name each column once")
 
 
 def _find_label(columns: Sequence[str], head: pa.RecordBatch) -> str:
-    """Find the column whose name says that it is the label; of several, that with two values."""
+    """Find the column whose name says that it is the label.
+
+    Among several such columns, it is the only one with two different values.
+    """
     candidates = [name for name in columns if name.lower() in LABEL_NAMES]
     if len(candidates) > 1:
         candidates = [name for name in candidates if _count_values(head[name]) == 2]
     if len(candidates) == 1:
         return candidates[0]
-    listed = ", ".join(columns[:MAX_NAMES_SHOWN])
+    shown_names = ", ".join(columns[:MAX_NAMES_SHOWN])
     if len(columns) > MAX_NAMES_SHOWN:
-        listed += f" and {len(columns) - MAX_NAMES_SHOWN} more"
-    raise UsageError(f"name the label column, such as --label click; available: {listed}")
+        shown_names += f" and {len(columns) - MAX_NAMES_SHOWN} more"
+    raise UsageError(f"name the label column, such as --label click; available: {shown_names}")
 
 
 def _count_values(column: pa.Array) -> int:
@@ -150,14 +160,14 @@ def _choose_log_columns(
 
 
 def _find_decimal_comma_columns(
-    used: Sequence[str], head: pa.RecordBatch, options: TableOptions
+    used_columns: Sequence[str], head: pa.RecordBatch, options: TableOptions
 ) -> list[str]:
     """Return the columns whose texts would be numbers with a decimal comma."""
     if options.has_decimal_comma:
-        # The user knows about the comma and needs no advice.
+        # The user has named the decimal comma already.
         return []
     names = []
-    for name in used:
+    for name in used_columns:
         if name not in options.categorical and _has_decimal_commas(head[name]):
             names.append(name)
     return names
@@ -168,9 +178,9 @@ def _is_time_of_day_type(kind: pa.DataType) -> bool:
 
 
 def _is_date(name: str, column: pa.Array) -> bool:
-    """Return whether a column holds dates by its type, its name, or the texts in it.
+    """Return whether a column holds dates, according to its type, its name, or the texts in it.
 
-    Numbers alone may be anything.
+    Numbers alone do not tell whether they are dates.
     """
     if is_time_type(column.type) or DATE_NAME.search(name):
         return True

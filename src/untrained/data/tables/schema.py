@@ -21,7 +21,7 @@ from untrained.readers.npz_file import list_npz_names, read_npz_arrays
 from untrained.types import BINARY, TASK_KINDS, Task, TaskKind
 
 EncodedRows = NDArray[np.float32]
-VERSION = 4  # of how rows are encoded, and of the files
+VERSION = 4  # change it if rows are encoded in another way, or if the files change
 SCHEMA = "schema.json"
 VOCABULARIES = "vocabularies.npz"
 
@@ -76,10 +76,10 @@ class IdentifierColumn:
     def encode(self, column: pa.Array) -> EncodedRows:
         """Encode a block of the column (rows,)."""
         hashes, indices = hash_identifiers(column)
-        return self.number_hashes(hashes)[indices].astype(np.float32)
+        return self.encode_hashes(hashes)[indices].astype(np.float32)
 
-    def number_hashes(self, hashes: Hashes) -> NDArray[np.int64]:
-        """Return the number of each identifier."""
+    def encode_hashes(self, hashes: Hashes) -> NDArray[np.int64]:
+        """Return the number that stands for each identifier."""
         if self.vocabulary is None:
             return (hashes % np.uint64(self.size)).astype(np.int64)
         indices = np.searchsorted(self.vocabulary, hashes)
@@ -154,7 +154,7 @@ class Schema:
         """
         return Task(
             name,
-            (self.columns,),
+            (self.column_count,),
             max(len(self.classes), 1),
             self.kind.loss,
             self.vocabularies,
@@ -168,7 +168,7 @@ class Schema:
         return tuple(column.size for column in self.identifiers)
 
     @property
-    def columns(self) -> int:
+    def column_count(self) -> int:
         """Number of encoded columns."""
         return len(self.dense) + len(self.identifiers)
 
@@ -223,7 +223,7 @@ def load_schema(folder: Path) -> Schema:
 
 
 def transform_numbers(values: Floats, use_log: bool) -> Floats:
-    """Return sign(x) log(1 + |x|), which reduces large counts in their order, or x itself."""
+    """Return x, or sign(x) log(1 + |x|), which reduces large counts and keeps their order."""
     if not use_log:
         return values
     return np.copysign(np.log1p(np.abs(values)), values)

@@ -1,7 +1,8 @@
 """Tables as data sources. A table is encoded once into a cache folder and then read from there.
 
 The cache is keyed by the content of the file and by the options. Each part is a file of float32
-rows, whose last column is the label. The files are mapped, so a table may be larger than memory.
+rows, whose last column is the label. The files are memory-mapped, so a table may be larger than the
+memory.
 """
 
 import shutil
@@ -149,8 +150,8 @@ def _make_key(table: Table, options: TableOptions) -> str:
         content = fingerprint_file(table.path)
     except OSError as error:
         raise UsageError(f"{table.path} cannot be read: {error}") from error
-    parts = (SCHEMA_VERSION, table.path.name, content, table.columns, table.missing, options)
-    return sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:16]
+    values = (SCHEMA_VERSION, table.path.name, content, table.columns, table.missing, options)
+    return sha256("\x1f".join(map(str, values)).encode()).hexdigest()[:16]
 
 
 def _read_cache(folder: Path) -> tuple[Schema, dict[str, TablePart]] | None:
@@ -159,8 +160,9 @@ def _read_cache(folder: Path) -> tuple[Schema, dict[str, TablePart]] | None:
         schema = load_schema(folder)
         parts = {}
         for name, count in zip(PART_FILES, schema.rows, strict=True):
-            shape = (count, schema.columns + 1)
-            if (folder / name).stat().st_size != _FLOAT_BYTES * count * (schema.columns + 1):
+            shape = (count, schema.column_count + 1)
+            size = _FLOAT_BYTES * count * (schema.column_count + 1)
+            if (folder / name).stat().st_size != size:
                 return None
             if count:
                 rows: EncodedRows = np.memmap(folder / name, np.float32, "r", shape=shape)
@@ -183,16 +185,18 @@ def _encode_table(
         if test_table is not None:
             test_table = _replace_decimal_commas(test_table)
     bad_rows = BadRows()
-    head = next((block for block, _ in table.blocks(bad_rows)), None)
+    head = next((block for block, _ in table.read_blocks(bad_rows)), None)
     if head is None:
-        reasons = [f"{table.path} has a header and no rows that fit it", *bad_rows.first[:1]]
-        raise UsageError("; ".join(reasons))
+        message = f"{table.path} has a header and no rows that fit it"
+        if bad_rows.first_reasons:
+            message += f"; {bad_rows.first_reasons[0]}"
+        raise UsageError(message)
     roles = infer_roles(table.columns, head[:HEAD_ROWS], options)
     target = infer_target(head[:HEAD_ROWS][roles.label], roles.label, options)
     schema, target, split = survey_table(table, roles, target, options)
     if test_table is not None:
         schema = count_test_rows(test_table, table, target, schema)
-    size = _FLOAT_BYTES * sum(schema.rows) * (schema.columns + 1)
+    size = _FLOAT_BYTES * sum(schema.rows) * (schema.column_count + 1)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder.parent, f"{_TEMPORARY_PREFIX}*", _remove_folder)
@@ -229,11 +233,11 @@ def _replace_decimal_commas(table: Table) -> Table:
     """Return the table as if its numbers were written with a decimal point."""
 
     def read_blocks(bad_rows: BadRows) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
-        for block, lines in table.blocks(bad_rows):
+        for block, lines in table.read_blocks(bad_rows):
             columns = [replace_decimal_comma(column) for column in block]
             yield pa.RecordBatch.from_arrays(columns, names=block.schema.names), lines
 
-    return replace(table, blocks=read_blocks)
+    return replace(table, read_blocks=read_blocks)
 
 
 def _write_parts(

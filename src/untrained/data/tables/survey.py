@@ -24,7 +24,7 @@ from untrained.data.tables.schema import (
     Schema,
     transform_numbers,
 )
-from untrained.data.tables.target import ClassCounter, Target, name_classes
+from untrained.data.tables.target import ClassCollector, Target, name_classes
 from untrained.data.tables.values import (
     Floats,
     Hashes,
@@ -45,7 +45,7 @@ TEST_PART = 2
 MAX_BAD_SHARE = 0.1  # of bad rows, and of text in a column of numbers
 _UNSORTED_HASHES = 2**16  # hashes that are collected before they are merged
 DroppedColumns = list[tuple[str, str]]  # names of columns, and why they are dropped
-# The part of each row, from the first row number up to the second (excluded).
+# Returns the part of each row, from one row number up to another (excluded).
 Split = Callable[[int, int], NDArray[np.int64]]
 
 
@@ -119,7 +119,7 @@ def survey_table(
         split=_describe_split(roles, target, options),
         floor=options.floor,
         bad=bad_rows.count,
-        bad_rows=tuple(bad_rows.first),
+        bad_rows=tuple(bad_rows.first_reasons),
         missing=table.missing,
         timestamps=tuple(name for name in roles.timestamps if name not in useless_columns),
         date_candidates=() if roles.time else roles.date_candidates,
@@ -138,18 +138,18 @@ def survey_table(
 
 
 def count_test_rows(test_table: Table, table: Table, target: Target, schema: Schema) -> Schema:
-    """Return the schema of a table with the rows of the user's own test table as test part.
+    """Return the schema with the facts about the user's own test table as the test part.
 
     Raises:
         UsageError: The test table lacks a column that is used, or has no row with a label.
     """
-    used = [target.column]
-    used += [column.name for column in schema.dense]
-    used += [column.name for column in schema.identifiers]
-    missing = [name for name in used if name not in test_table.columns]
-    if missing:
+    used_columns = [target.column]
+    used_columns += [column.name for column in schema.dense]
+    used_columns += [column.name for column in schema.identifiers]
+    missing_columns = [name for name in used_columns if name not in test_table.columns]
+    if missing_columns:
         raise UsageError(
-            f"{test_table.path} has no column {', '.join(missing[:MAX_NAMES_SHOWN])}, as "
+            f"{test_table.path} has no column {', '.join(missing_columns[:MAX_NAMES_SHOWN])}, as "
             f"{table.path} has; the test table needs the same columns"
         )
     rows = 0
@@ -160,14 +160,14 @@ def count_test_rows(test_table: Table, table: Table, target: Target, schema: Sch
         label_counter.add(labels, np.full(len(labels), TEST_PART))
     if rows == 0:
         raise UsageError(f"{test_table.path} has no row with a label {target.column}")
-    first_bad_rows = [f"{test_table.path.name}, {text}" for text in bad_rows.first]
+    first_reasons = [f"{test_table.path.name}, {reason}" for reason in bad_rows.first_reasons]
     return replace(
         schema,
         rows=(*schema.rows[:-1], rows),
         clicks=(*schema.clicks[:-1], label_counter.count_clicks()[-1]),
         test_class_rows=label_counter.count_test_classes(),
         bad=schema.bad + bad_rows.count,
-        bad_rows=(*schema.bad_rows, *first_bad_rows),
+        bad_rows=(*schema.bad_rows, *first_reasons),
     )
 
 
@@ -185,10 +185,10 @@ def read_labelled_blocks(
         bad_rows: Rows without a label are added to it.
 
     Raises:
-        UsageError: The column is not a label: most rows of the first block have none. Later blocks
-            may be short, so the total count of bad rows decides about them.
+        UsageError: The column is not a label: most rows of the first block have none. Other blocks
+            may be short, so they are not checked here; the caller checks the number of bad rows.
     """
-    for number, (block, lines) in enumerate(table.blocks(bad_rows)):
+    for number, (block, lines) in enumerate(table.read_blocks(bad_rows)):
         column = block[target.column]
         labels = target.read_labels(column)
         is_bad = np.isnan(labels)
@@ -219,10 +219,10 @@ def collect_classes(table: Table, target: Target, has_time: bool) -> tuple[Targe
     Returns:
         The label with its classes, and the split.
     """
-    counter = ClassCounter(target.column)
-    for block, _ in table.blocks(BadRows()):
-        counter.add(block[target.column])
-    classes, rows = counter.finish()
+    collector = ClassCollector(target.column)
+    for block, _ in table.read_blocks(BadRows()):
+        collector.add(block[target.column])
+    classes, rows = collector.finish()
     target = name_classes(target, classes, len(rows))
     if has_time:
         return target, split_at_random
@@ -269,9 +269,10 @@ def split_at_random(start: int, stop: int) -> NDArray[np.int64]:
 
 
 def leave_out_test_part(split: Split) -> Split:
-    """Make a split without a test part: its rows are the validation part, all others for training.
+    """Make a split without a test part, because the user has test data of their own.
 
-    The user has test rows elsewhere. After a split by time, the last rows are the validation part.
+    The rows of its test part become the validation part, and all others are for training. So after
+    a split by time, the last rows are the validation part.
     """
 
     def split_in_two(start: int, stop: int) -> NDArray[np.int64]:
@@ -322,20 +323,20 @@ class IdentifierCounter:
         self._limit = limit
         self._hashes = np.empty(0, np.uint64)
         self._counts = np.empty(0, np.int64)
-        self._new: list[tuple[Hashes, NDArray[np.int64]]] = []
+        self._unmerged: list[tuple[Hashes, NDArray[np.int64]]] = []
         self.distinct = 0  # different identifiers at the last merge
         self.missing = 0
-        self.is_full = False
+        self.is_over_limit = False
 
     def add(self, column: pa.Array, is_training: NDArray[np.bool_]) -> None:
         """Count a block of the column."""
         self.missing += column.null_count
-        if self.is_full:
+        if self.is_over_limit:
             return
         hashes, indices = hash_identifiers(column)
         counts = np.bincount(indices[is_training], minlength=len(hashes))
-        self._new.append((hashes[counts > 0], counts[counts > 0]))
-        new_count = sum(len(new_hashes) for new_hashes, _ in self._new)
+        self._unmerged.append((hashes[counts > 0], counts[counts > 0]))
+        new_count = sum(len(new_hashes) for new_hashes, _ in self._unmerged)
         # Merging only when the number of identifiers may have doubled keeps sorting cheap.
         if new_count > max(len(self._hashes), _UNSORTED_HASHES):
             self.merge()
@@ -345,16 +346,16 @@ class IdentifierCounter:
 
         Both are empty if there are too many identifiers.
         """
-        if self.is_full:
+        if self.is_over_limit:
             return self._hashes, self._counts
-        hashes = np.concatenate([self._hashes, *(new_hashes for new_hashes, _ in self._new)])
-        counts = np.concatenate([self._counts, *(new_counts for _, new_counts in self._new)])
+        hashes = np.concatenate([self._hashes, *(new_hashes for new_hashes, _ in self._unmerged)])
+        counts = np.concatenate([self._counts, *(new_counts for _, new_counts in self._unmerged)])
         self._hashes, indices = np.unique(hashes, return_inverse=True)
         self._counts = np.bincount(indices, counts, len(self._hashes)).astype(np.int64)
-        self._new = []
+        self._unmerged = []
         self.distinct = len(self._hashes)
         if self.distinct > self._limit:
-            self.is_full = True
+            self.is_over_limit = True
             self._hashes = np.empty(0, np.uint64)
             self._counts = np.empty(0, np.int64)
         return self._hashes, self._counts
@@ -443,7 +444,7 @@ class LabelCounter:
     def find_only_label(self, part: int | None = None) -> str | None:
         """Return the label that all rows have, in one part or in all; None if they differ."""
         if self._target.kind == REGRESSION:
-            # Whether one row is too few to train on is another question.
+            # That a single row is too few to train on is reported with another message.
             if self.statistics.std > 0 or (part is None and self.statistics.count < 2):
                 return None
             return f"{self.statistics.mean:g}"
@@ -471,7 +472,8 @@ def _check_rows(
     if bad_rows.count > MAX_BAD_SHARE * total_with_bad:
         raise UsageError(
             f"{bad_rows.count:,} of {total_with_bad:,} rows of {table.path} are bad; "
-            f"{'; '.join(bad_rows.first[:2])}. Repair the file, or name the roles of its columns"
+            f"{'; '.join(bad_rows.first_reasons[:2])}. Repair the file, or name the roles of its "
+            "columns"
         )
     if total == 0:
         raise UsageError(f"{table.path} has a header and no rows")
@@ -527,7 +529,7 @@ def _make_identifier_columns(
     for name, counter in counters.items():
         hashes, counts = counter.merge()
         vocabulary = hashes[counts >= options.floor]
-        if counter.is_full:
+        if counter.is_over_limit:
             columns.append(IdentifierColumn(name, options.hash, counter.distinct, counter.missing))
         elif counter.distinct == 1:
             dropped.append((name, "one value only"))

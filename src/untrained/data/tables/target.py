@@ -23,7 +23,7 @@ from untrained.types import BINARY, CLASSIFICATION, REGRESSION, TASK_KINDS, Task
 
 # Whole numbers with at most this many different values are classes, with more a regression.
 MAX_NUMBER_CLASSES = 20
-# Names of more classes would not fit into memory together with the rows of the report.
+# The names of all classes are kept in memory, and the report compares every class with every other.
 MAX_CLASSES = 1000
 # If more than this share of the labels are numbers, texts among them are bad rows and not classes.
 MOST_LABELS = 0.5
@@ -68,7 +68,7 @@ class Target:
         indices = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
         texts = read_texts(encoded.dictionary)
         if self.kind == CLASSIFICATION:
-            numbers = self._number_classes(texts)
+            numbers = self._convert_to_class_numbers(texts)
         else:
             numbers = np.array([read_label(text, self.above) for text in texts], np.float64)
         if self.kind == BINARY:
@@ -79,7 +79,7 @@ class Target:
         """Return labels as networks predict them."""
         return (labels - self.mean) / self.std
 
-    def _number_classes(self, texts: list[str | None]) -> Floats:
+    def _convert_to_class_numbers(self, texts: list[str | None]) -> Floats:
         numbers_by_class = {name: number for number, name in enumerate(self.classes)}
         numbers = []
         for text in texts:
@@ -103,7 +103,7 @@ class Target:
 
 
 def infer_target(column: pa.Array, name: str, options: TableOptions) -> Target:
-    """Find out what a label is.
+    """Infer whether a label is binary, a class or a number.
 
     Args:
         column: The first rows of the label.
@@ -128,10 +128,13 @@ def infer_target(column: pa.Array, name: str, options: TableOptions) -> Target:
             f"the label {name} is empty in the first rows; expected 0 and 1, classes or numbers"
         )
     numbers = np.array([read_label(text, None) for text in texts], np.float64)
-    # An infinite number is neither a label nor the name of a class.
-    text_count = sum(not _is_any_number(text) for text in texts if not _is_label_word(text))
     numbers = numbers[~np.isnan(numbers)]
     distinct = np.unique(numbers)
+    # Texts that can only be names of classes. An infinite number is none, and no label either.
+    text_count = 0
+    for text in texts:
+        if not _is_label_word(text) and not _is_any_number(text):
+            text_count += 1
     if text_count >= MOST_LABELS * len(texts):
         return Target(name, CLASSIFICATION, f"{name} holds texts")
     is_binary = (numbers == 0) | (numbers == 1)
@@ -148,7 +151,7 @@ def infer_target(column: pa.Array, name: str, options: TableOptions) -> Target:
     return Target(name, CLASSIFICATION, f"{name} holds {len(distinct)} different whole numbers")
 
 
-class ClassCounter:
+class ClassCollector:
     """Collects the classes of a label, and the class of each row."""
 
     def __init__(self, name: str) -> None:
@@ -193,7 +196,7 @@ class ClassCounter:
 
 
 def normalise_class(text: str | None) -> str:
-    """Return the one text of a class: 1 and 1.0 are the same; empty for a missing label."""
+    """Return the canonical text of a class: 1 for 1 and 1.0; empty for a missing label."""
     return normalise_text((text or "").strip())
 
 
@@ -209,12 +212,12 @@ def name_classes(target: Target, classes: tuple[str, ...], rows: int) -> Target:
         UsageError: There are fewer than two, or too few rows per class.
     """
     if len(classes) < 2:
-        held = "no classes"
+        class_text = "no classes"
         if classes:
-            held = f"one class, {classes[0]}"
+            class_text = f"one class, {classes[0]}"
         raise UsageError(
-            f"the label {target.column} has {held}; nothing can be learned, name another column "
-            "with --label"
+            f"the label {target.column} has {class_text}; nothing can be learned, name another "
+            "column with --label"
         )
     if rows < MIN_ROWS_PER_CLASS * len(classes):
         raise UsageError(

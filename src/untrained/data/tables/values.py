@@ -65,7 +65,7 @@ def replace_decimal_comma(column: pa.Array) -> pa.Array:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return column
     swapped_column = column
-    # Swap commas and points, by way of a character that no text contains.
+    # Swap commas and points. The third character, which no text contains, is a placeholder.
     for old, new in ((",", "\0"), (".", ","), ("\0", ".")):
         swapped_column = pc.replace_substring(swapped_column, old, new)
     has_comma = pc.match_substring_regex(column, f"^({DECIMAL_COMMA})$")
@@ -117,7 +117,7 @@ def hash_identifiers(column: pa.Array) -> tuple[Hashes, NDArray[np.int64]]:
 
 
 def normalise_text(value: object) -> str:
-    """Return the one text of a value, whatever its type and spelling.
+    """Return the canonical text of a value, which does not depend on its type or spelling.
 
     5, 5.0 and "5.0" become "5"; 2.5e10 becomes "25000000000"; True and "True" become "true"; a
     missing value becomes "". The program that is exported with a network contains the same
@@ -127,7 +127,7 @@ def normalise_text(value: object) -> str:
         text = value.decode("utf-8", "backslashreplace")
     else:
         text = str(value)
-    # A whole number without these characters is its own text.
+    # A whole number without these characters is already canonical.
     if "." in text or "+" in text:
         whole = text.removesuffix(".0")
         if whole.lstrip("-").isdecimal():
@@ -174,7 +174,8 @@ def read_label(text: str | None, above: float | None) -> float:
         above: If given, a label is 1 if its number is above this, else 0.
 
     Returns:
-        0 or 1; another finite number, which is not a label; or NaN for a missing label.
+        A finite number, which is 0 or 1 for a word such as "yes" and if `above` is given; NaN for a
+        missing label and for any other text.
     """
     word = (text or "").strip().lower()
     if word in LABEL_WORDS and above is None:

@@ -1,1 +1,1 @@
-"""Many networks in one pass (`--networks-per-batch`). Ordinary scoring does not pass through it."""
+"""Score many networks in one pass (`--networks-per-batch`). Ordinary scoring does not use this."""

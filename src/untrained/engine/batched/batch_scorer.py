@@ -3,10 +3,10 @@
 Networks are built one by one, measured in one pass, and then scored one by one. The proxies read
 the measurements of the pass instead of taking them again.
 
-The first network is scored alone, to find out what its proxies read. The passes that follow measure
-the same for the other networks. A pass that runs out of memory is repeated in halves, and a network
-whose measurement fails for another reason is measured alone, so one network cannot affect the
-others.
+The first network is scored alone, to find out what its proxies read. Later passes take the same
+measurements for the other networks. A pass that runs out of memory is repeated in halves, and a
+network whose measurement fails for another reason is measured alone, so one network cannot affect
+the others.
 """
 
 import gc
@@ -45,8 +45,8 @@ class BatchScorer:
     def __init__(self, worker: Worker, pass_size: int) -> None:
         self.pass_size = pass_size
         self._worker = worker
-        # What to measure in a pass, by the proxies that will read it. A measure is the name and the
-        # version of a proxy. The first network that is scored with these proxies adds the plan.
+        # Plans by the names and versions of the proxies that will read the measurements. A plan is
+        # made from the first network that is scored with these proxies.
         self._plans: dict[tuple[str, ...], MeasurementPlan] = {}
         self._signatures = SignatureCache()
         # The largest part of the current pass that fitted into memory.
@@ -111,10 +111,10 @@ class BatchScorer:
         self._plans[measures] = MeasurementPlan.from_probe(network.probe)
         peak_bytes = records[0].peak_bytes
         if peak_bytes is not None:
-            room = _count_networks_in_memory(
+            max_networks = _count_networks_in_memory(
                 self._worker.device, peak_bytes, self._worker.workers_per_device
             )
-            self.pass_size = min(self.pass_size, room)
+            self.pass_size = min(self.pass_size, max_networks)
         return records
 
     def _score_in_one_pass(
@@ -148,10 +148,12 @@ class BatchScorer:
                 continue
             records = network.score_all(requests, shared_seconds)
             fits = not _ran_out_of_memory(records)
-            together = 1
+            networks_in_batch = 1
             if was_measured:
-                together = measured_count
-            results.append([replace(record, together=together) for record in records])
+                networks_in_batch = measured_count
+            results.append(
+                [replace(record, networks_in_batch=networks_in_batch) for record in records]
+            )
         if not fits:
             device.free_memory()
             return None

@@ -52,7 +52,7 @@ class WorkerCost:
     def add_network(self, records: Sequence[Record]) -> None:
         """Add the cost of one network."""
         self.networks += 1
-        if any(record.together > 1 for record in records):
+        if any(record.networks_in_batch > 1 for record in records):
             self.batched += 1
         for record in records:
             self.build += record.build_seconds

@@ -54,17 +54,17 @@ class _WorkerState:
     """State of a worker.
 
     Attributes:
-        slot: Its place among the workers. A worker that dies is replaced in the same slot.
-        started: When it was started.
+        slot: Its position among the workers. A worker that dies is replaced in the same slot.
+        start_time: When it was started.
         queue: Groups that were sent and not answered yet.
-        ready: Whether it has opened its setup.
+        is_ready: Whether it has opened its setup.
         busy_since: When it began with the first group of its queue.
     """
 
     slot: int
-    started: float
+    start_time: float
     queue: deque[_QueuedGroup] = field(default_factory=deque)
-    ready: bool = False
+    is_ready: bool = False
     busy_since: float = 0.0
 
 
@@ -112,14 +112,14 @@ class PoolExecutor:
         try:
             while self._send_groups():
                 # All events are handled before records are yielded, because the caller may take
-                # long, or stop.
+                # a long time with the records, or may stop.
                 results: list[IndexedRecords] = []
                 timeout = min(MAX_CHECK_INTERVAL, self._compute_seconds_left())
                 for event in self.backend.wait_for_events(timeout):
                     # Events of a worker that was stopped may still arrive.
                     if event.worker in self._states:
                         results += self._handle_event(event)
-                results += self._stop_late_workers()
+                results += self._replace_late_workers()
                 yield from results
         finally:
             # The records of groups that are still in a queue would not be read.
@@ -132,7 +132,7 @@ class PoolExecutor:
         now = perf_counter()
         costs = [replace(cost) for cost in self._costs]
         for state in self._states.values():
-            costs[state.slot].alive += now - state.started
+            costs[state.slot].alive += now - state.start_time
         return costs
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class PoolExecutor:
         """Fill the queues of workers, and return whether there are groups without records."""
         for worker, state in self._states.items():
             limit = self._compute_queue_limit()
-            if not state.ready or len(state.queue) > limit // 2:
+            if not state.is_ready or len(state.queue) > limit // 2:
                 continue
             # Only whole passes are sent, so that a pass is never split.
             passes = (limit - len(state.queue)) // self._pass_size
@@ -175,9 +175,9 @@ class PoolExecutor:
             return True
         # No worker is busy. Either all groups are done, or no worker is ready yet. To find out,
         # take a group and put it back.
-        waiting = self._take_groups(1)
-        self._returned_groups.extendleft(waiting)
-        return bool(waiting)
+        next_group = self._take_groups(1)
+        self._returned_groups.extendleft(next_group)
+        return bool(next_group)
 
     def _take_groups(self, max_count: int) -> list[_QueuedGroup]:
         """Return up to `max_count` groups, those of dead workers first."""
@@ -223,7 +223,7 @@ class PoolExecutor:
         state = self._states[event.worker]
         match event:
             case WorkerReady():
-                state.ready = True
+                state.is_ready = True
                 self._failed_starts = 0
             case WorkerScored(records=records):
                 queued = state.queue.popleft()
@@ -237,13 +237,16 @@ class PoolExecutor:
         return []
 
     def _handle_death(self, event: WorkerDied, state: _WorkerState) -> list[IndexedRecords]:
-        """Replace a worker that died, and return the failure of its group if it is not sent again.
+        """Replace a worker that died.
+
+        Returns:
+            The records of the group that it was working on, if that group is not sent again.
 
         Raises:
             UsageError: Too many workers in a row died before they were ready.
         """
         self._costs[state.slot].deaths += 1
-        if not state.ready:
+        if not state.is_ready:
             self._failed_starts += 1
         if self._failed_starts >= MAX_FAILED_STARTS:
             message = f"no worker can be started: {event.reason}"
@@ -253,7 +256,7 @@ class PoolExecutor:
         failure = Failure("crashed", event.reason, event.output)
         return self._replace_worker(event.worker, failure, MAX_CRASHES)
 
-    def _stop_late_workers(self) -> list[IndexedRecords]:
+    def _replace_late_workers(self) -> list[IndexedRecords]:
         """Replace workers that exceed the time limit, and return the failures of their groups."""
         now = perf_counter()
         late_workers = []
@@ -263,7 +266,7 @@ class PoolExecutor:
         results: list[IndexedRecords] = []
         for worker in late_workers:
             failure = Failure("timeout", f"took longer than {self.time_limit:g} s")
-            # A slow group would be as slow again, so it is not sent a second time.
+            # The group would be just as slow again, so it is not sent a second time.
             results += self._replace_worker(worker, failure, 1)
         return results
 
@@ -287,7 +290,7 @@ class PoolExecutor:
                 it. Then it is recorded as a failure.
 
         Returns:
-            The failure of the group, if it is not sent again.
+            The records of the group, which hold the failure, if the group is not sent again.
         """
         results: list[IndexedRecords] = []
         queue = self._states[worker].queue
@@ -324,5 +327,5 @@ class PoolExecutor:
 
     def _stop_worker(self, worker: int) -> None:
         state = self._states.pop(worker)
-        self._costs[state.slot].alive += perf_counter() - state.started
+        self._costs[state.slot].alive += perf_counter() - state.start_time
         self.backend.stop_worker(worker)

@@ -43,7 +43,7 @@ class BlockRecording(NamedTuple):
     values: list[TensorSpec]
     calls: Sequence[TapeCall]
     module_outputs: Sequence[ModuleOutput]
-    shared_values: Iterable[int]  # values that are views or have views since
+    shared_values: Iterable[int]  # values that the block made views of, and these views
     reads_sizes: bool
 
 
@@ -119,7 +119,7 @@ class BlockProgram:
         calls: The calls.
         tensor_numbers: Which of the block's tensors it reads.
         module_outputs: As `ModuleOutput`, with relative references and the number of the module.
-        shared_values: Values that are views or have views.
+        shared_values: Values that the block made views of, and these views.
         output: The value that the block returns.
         reads_sizes: Whether the block read a size.
     """

@@ -3,10 +3,10 @@
 A probe whose features and motions were computed here is used like any other, and computes missing
 measurements itself. Proxies read the same numbers up to the last digits of float32, because kernels
 for many networks add in another order. A network that cannot be measured together with others is
-measured alone, and then fails as it does in ordinary scoring.
+measured alone, as in ordinary scoring; if it fails, the failure is the same.
 
-A batch norm over few values divides by a small standard deviation. A network of such norms
-amplifies differences in the last digits to per cents, so these networks are measured alone.
+A batch norm over few values divides by a small standard deviation. A network with such norms
+amplifies differences in the last digits to several per cent, so it is measured alone.
 
 What to measure is not declared but observed: `MeasurementPlan.from_probe` lists what proxies have
 read from one probe, and `plan.measure` takes the same measurements for other probes.
@@ -32,7 +32,7 @@ from untrained.probe.batched.scheduler import (
 )
 from untrained.probe.batched.signatures import META, SignatureCache
 from untrained.probe.batched.tape import Tape, ValueRef
-from untrained.probe.features import Feature, as_matrices, stacked_condition_ratios
+from untrained.probe.features import Feature, as_matrices, compute_stacked_inverse_conditions
 from untrained.probe.flops import FlopCounter, Operation
 from untrained.probe.guard import full_precision
 from untrained.probe.jets import Jet
@@ -66,10 +66,10 @@ class ViewPlan:
         """List the measurements that a probe has taken."""
         # Cached properties are in __dict__ once they have been read.
         features: tuple[Feature, ...] = vars(probe).get("features", ())
-        conditioned = [feature for feature in features if probe.has_condition(feature)]
+        with_condition = [feature for feature in features if probe.has_condition(feature)]
         conditions: Literal["leaves", "all", ""] = ""
-        if conditioned:
-            only_leaves = all(feature.leaf_calls for feature in conditioned)
+        if with_condition:
+            only_leaves = all(feature.leaf_calls for feature in with_condition)
             conditions = "leaves" if only_leaves else "all"
         is_single_sample = len(probe.batch) == 1
         return ViewPlan(
@@ -162,9 +162,9 @@ class _NetworkGroup:
         def request_values(tape: Tape) -> Iterable[ValueRef]:
             return [tape.output, *(feature.ref for feature in tape.features)]
 
-        finished = self._run_tapes(tapes, inputs, request_values)
-        outputs = copy_to_cpu([result[tape.output] for _, tape, result in finished])
-        for (probe, tape, result), outputs_on_cpu in zip(finished, outputs, strict=True):
+        finished_tapes = self._run_tapes(tapes, inputs, request_values)
+        outputs = copy_to_cpu([result[tape.output] for _, tape, result in finished_tapes])
+        for (probe, tape, result), outputs_on_cpu in zip(finished_tapes, outputs, strict=True):
             features = []
             for ref, name, calls, leaf_calls in tape.features:
                 features.append(Feature(result[ref], name, calls, leaf_calls))
@@ -172,20 +172,20 @@ class _NetworkGroup:
             if self._plan.operations and tape.complete:
                 vars(probe).setdefault("operations", _count_operations(probe, tape))
         if self._plan.conditions:
-            self._measure_conditions(finished)
+            self._measure_conditions(finished_tapes)
 
-    def _measure_conditions(self, finished: Sequence[_FinishedTape]) -> None:
-        requested: list[tuple[Probe, list[Feature]]] = []
+    def _measure_conditions(self, finished_tapes: Sequence[_FinishedTape]) -> None:
+        features_by_probe: list[tuple[Probe, list[Feature]]] = []
         slices: list[StackSlice] = []
-        for probe, tape, result in finished:
+        for probe, tape, result in finished_tapes:
             features = []
             for feature, recorded in zip(probe.features, tape.features, strict=True):
                 if self._plan.conditions == "all" or feature.leaf_calls:
                     features.append(feature)
                     slices.append(result.find_slice(recorded.ref))
-            requested.append((probe, features))
+            features_by_probe.append((probe, features))
         ratios = iter(compute_conditions(slices))
-        for probe, features in requested:
+        for probe, features in features_by_probe:
             conditions = {id(feature): next(ratios) for feature in features}
             # A network that is not finite raises its failure when it is measured alone.
             if not any(isnan(ratio) for ratio in conditions.values()):
@@ -193,7 +193,7 @@ class _NetworkGroup:
 
     def _measure_motions(self, shape: tuple[int, ...]) -> None:
         tapes = self._record_tapes((1, *shape))
-        moving: list[tuple[Probe, Jet]] = []
+        jets: list[tuple[Probe, Jet]] = []
         # As in `circle.measure_by_taylor_mode`.
         with torch.inference_mode():
             starts = []
@@ -203,11 +203,11 @@ class _NetworkGroup:
             for probe, tape, result in self._run_tapes(tapes, starts, lambda t: [t.output]):
                 output = result[tape.output]
                 if isinstance(output, Jet):
-                    moving.append((probe, output))
+                    jets.append((probe, output))
         curves = []
-        for _, output in moving:
+        for _, output in jets:
             curves.append(torch.cat([output.value[None], output.derivatives]).flatten(1))
-        for (probe, _), curve in zip(moving, copy_to_cpu(curves), strict=True):
+        for (probe, _), curve in zip(jets, copy_to_cpu(curves), strict=True):
             value, velocity, acceleration = curve
             probe.set_motion(shape, (value, velocity, acceleration))
 
@@ -254,23 +254,23 @@ class _NetworkGroup:
         """Run the tapes; return those that ran to their end."""
         members: list[tuple[Probe, Tape]] = []
         member_inputs = []
-        requested = []
+        requested_values = []
         for probe, tape, input in zip(self._probes, tapes, inputs, strict=True):
             if tape is None:
                 continue
             members.append((probe, tape))
             member_inputs.append(input)
-            requested.append({ref for ref in request_values(tape) if isinstance(ref, int)})
+            requested_values.append({ref for ref in request_values(tape) if isinstance(ref, int)})
         if not members:
             return []
         start = stack_values(member_inputs)
         member_tapes = [tape for _, tape in members]
-        results = run_tapes(member_tapes, start, requested, self._statistics)
-        finished = []
+        results = run_tapes(member_tapes, start, requested_values, self._statistics)
+        finished_tapes = []
         for (probe, tape), result in zip(members, results, strict=True):
             if result.error is None:
-                finished.append(_FinishedTape(probe, tape, result))
-        return finished
+                finished_tapes.append(_FinishedTape(probe, tape, result))
+        return finished_tapes
 
 
 def compute_conditions(slices: Sequence[StackSlice]) -> list[float]:
@@ -293,7 +293,7 @@ def compute_conditions(slices: Sequence[StackSlice]) -> list[float]:
             first_samples = torch.stack([stack[position, 0] for position in positions])
         stacks.append(as_matrices(first_samples))
         order.extend(members)
-    ratios = dict(zip(order, stacked_condition_ratios(stacks).tolist(), strict=True))
+    ratios = dict(zip(order, compute_stacked_inverse_conditions(stacks).tolist(), strict=True))
     return [ratios[member] for member in range(len(slices))]
 
 
@@ -317,7 +317,7 @@ def _has_norm_of_few_values(tape: Tape) -> bool:
 
 
 def _count_operations(probe: Probe, tape: Tape) -> tuple[Operation, ...]:
-    """Return what `Probe.operations` counts: a copy of the first sample, and the pass."""
+    """Count the same as `Probe.operations`: copying the first sample, and the forward pass."""
     with FlopCounter() as counter:
         _ = probe.copy_inputs()[:1]
     return *counter.operations, *tape.operations()

@@ -8,7 +8,7 @@ A tape can be recorded if the network is a plain function of its input. A networ
 numbers, reads values of tensors, or writes into a view raises `NotRecordable`, or an error of
 torch; it is then measured alone.
 
-Equal blocks (`spaces/block_templates.py`) are run once per kind of input; afterwards their program
+Equal blocks (`spaces/block_templates.py`) are run once per shape of input; afterwards their program
 is reused.
 """
 
@@ -84,7 +84,7 @@ def record_tape(
         The tape, or the reason why there is none.
     """
     recorder = _TapeRecorder(cache)
-    recorder.number_value(input, TensorSpec.of(input))
+    recorder.add_value(input, TensorSpec.of(input))
     try:
         with (
             torch.inference_mode(False),
@@ -131,7 +131,7 @@ def intercept_modules(recorder: "_TapeRecorder | None" = None) -> Iterator[None]
 
 
 class _TapeRecorder(ScoringMode):
-    """Records every call that depends on the input, as scoring makes it."""
+    """Records every call that depends on the input, as `ScoringMode` modifies it."""
 
     def __init__(self, cache: SignatureCache) -> None:
         super().__init__()
@@ -147,13 +147,13 @@ class _TapeRecorder(ScoringMode):
         self._overwritten = False
         self._module_outputs: list[ModuleOutput] = []
 
-    def number_value(self, tensor: Tensor, spec: TensorSpec) -> Tensor:
-        """Let the tensor represent a new value."""
-        self._represent(tensor, len(self._values))
+    def add_value(self, tensor: Tensor, spec: TensorSpec) -> Tensor:
+        """Add a value, which the tensor represents from now on."""
+        self._set_number(tensor, len(self._values))
         self._values.append(spec)
         return tensor
 
-    def _represent(self, tensor: Tensor, number: int) -> None:
+    def _set_number(self, tensor: Tensor, number: int) -> None:
         self._numbers[id(tensor)] = number
         self._tensors.append(tensor)
 
@@ -224,13 +224,13 @@ class _TapeRecorder(ScoringMode):
                 raise NotRecordable(detail)
             self._overwritten = True
             # From now on the same tensor represents another value.
-            results.append(self.number_value(tensors[0], signature.inputs[0]))
+            results.append(self.add_value(tensors[0], signature.inputs[0]))
         else:
             for result in signature.results:
                 if isinstance(result, int):
                     results.append(tensors[result])
                 else:
-                    results.append(self.number_value(result.make_meta_tensor(), result))
+                    results.append(self.add_value(result.make_meta_tensor(), result))
         outputs = tuple(range(first, len(self._values)))
         if outputs:
             self._tape.calls.append(TapeCall(signature, inputs, outputs))
@@ -253,7 +253,7 @@ class _TapeRecorder(ScoringMode):
 
         def run() -> object:
             output = plain_call(module, *args, **kwargs)
-            self._note_output(module, args, output)
+            self._record_output(module, args, output)
             return output
 
         if kwargs or len(args) != 1:
@@ -264,8 +264,8 @@ class _TapeRecorder(ScoringMode):
             return run()
         return self._call_block(template, module, input, run)
 
-    def _note_output(self, module: nn.Module, inputs: Args, output: object) -> None:
-        """Note what a module returns, as `features.FeatureCapture` does."""
+    def _record_output(self, module: nn.Module, inputs: Args, output: object) -> None:
+        """Record what a module returns, as `features.FeatureCapture` does."""
         tensor = output if isinstance(output, Tensor) else find_first_tensor(output)
         if tensor is None or module not in self.names:
             return
@@ -281,7 +281,11 @@ class _TapeRecorder(ScoringMode):
         input: int,
         run: Callable[[], object],
     ) -> object:
-        """Call a block of a known template; it is run only for the first input of its kind."""
+        """Call a block that has a template.
+
+        The first block with this template and this shape of input is run and recorded. Later ones
+        reuse its program.
+        """
         programs = self._cache.block_programs
         key = (template, self._values[input])
         taped_block = TapedBlock(block, input, len(self._values))
@@ -340,7 +344,7 @@ class _TapeRecorder(ScoringMode):
             self._tape.reads_sizes = True
         with torch._C.DisableTorchFunction():
             result = program.new_values[program.output].make_meta_tensor()
-        self._represent(result, taped_block.to_absolute(program.output))
+        self._set_number(result, taped_block.to_absolute(program.output))
         return result
 
     def finish_tape(self, output: Tensor) -> Tape:

@@ -69,9 +69,9 @@ class RunStatistics:
     """Counts of calls, which show how much was computed together.
 
     Attributes:
-        calls: Calls of all networks.
-        groups: Calls that were made.
-        stacks: Stacks that were made.
+        calls: Number of calls if every network ran alone.
+        groups: Number of calls that were actually made, for one network or for several.
+        stacks: Number of stacks that these calls returned.
     """
 
     calls: int = 0
@@ -177,7 +177,7 @@ class _TapeRun:
         return call.instruction, tuple(are_jets)
 
     def finish_call(self, call: TapeCall) -> bool:
-        """Note that a call has been made; return whether it was the last of its kind."""
+        """Count a call as made; return whether it was the last one with its instruction."""
         self.remaining[call.instruction] -= 1
         if self.remaining[call.instruction]:
             return False
@@ -235,7 +235,7 @@ def _find_computed_inputs(call: TapeCall) -> set[int]:
 def _run_group(group: list[ReadyCall], statistics: RunStatistics) -> None:
     """Make all calls of a group, at once if there are folds for them."""
     # In this order the inputs are often one whole stack, which needs no copy.
-    group.sort(key=_find_position)
+    group.sort(key=_get_sort_key)
     first_call = group[0][1]
     steps = len(first_call.instruction.steps)
     statistics.calls += steps * len(group)
@@ -269,8 +269,8 @@ def _number_stacks(
     return numbered
 
 
-def _find_position(ready_call: ReadyCall) -> tuple[int, int]:
-    """Sort key: calls whose first computed input is in one stack, in the order of the stack."""
+def _get_sort_key(ready_call: ReadyCall) -> tuple[int, int]:
+    """Return the stack of the first computed input and the position in it, as a sort key."""
     run, call = ready_call
     for ref in call.inputs:
         if isinstance(ref, int):

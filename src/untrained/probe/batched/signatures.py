@@ -79,10 +79,11 @@ class Signature:
         kwargs: The same for keyword arguments.
         inputs: The tensors among the arguments.
         result: The result on the meta device, a tensor or a tuple of tensors.
-        results: The tensors of the result; an int means that input itself.
+        results: The tensors of the result. An int is the index of an input that the call returns
+            as it is.
         overwrites: Whether the call overwrites its first tensor.
         views: Whether a result shares memory with an input.
-        counted: Operations of one call, once they have been counted.
+        cached_operations: Operations of one call; None until they are counted.
     """
 
     func: TorchFunction
@@ -93,7 +94,7 @@ class Signature:
     results: tuple[TensorSpec | int, ...]
     overwrites: bool
     views: bool
-    counted: tuple[Operation, ...] | None = None
+    cached_operations: tuple[Operation, ...] | None = None
 
     def call(
         self,
@@ -122,8 +123,8 @@ class Signature:
         if self.overwrites:
             return tensors
         new = []
-        for tensor, described in zip(tensors, self.results, strict=True):
-            if isinstance(described, TensorSpec):
+        for tensor, spec in zip(tensors, self.results, strict=True):
+            if isinstance(spec, TensorSpec):
                 new.append(tensor)
         return new
 
@@ -167,12 +168,12 @@ class Signature:
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of one call; they are counted once."""
-        if self.counted is None:
+        if self.cached_operations is None:
             tensors = [spec.make_meta_tensor() for spec in self.inputs]
             with count_operations() as counter:
                 self.call(tensors, META)
-            self.counted = tuple(counter.operations)
-        return self.counted
+            self.cached_operations = tuple(counter.operations)
+        return self.cached_operations
 
 
 # Makes a call on tensors and returns the values that it creates.
@@ -244,15 +245,20 @@ class SignatureCache:
     def resize(
         self,
         instruction: Instruction,
-        computed: tuple[TensorSpec | None, ...],
+        new_inputs: tuple[TensorSpec | None, ...],
     ) -> Instruction | None:
-        """Return the instruction for other computed inputs; None means that an input stays."""
-        key = (instruction, computed)
+        """Return the instruction for other inputs; None if the network must be run again.
+
+        Args:
+            instruction: The instruction.
+            new_inputs: What to replace its inputs by; None for an input that does not change.
+        """
+        key = (instruction, new_inputs)
         try:
             return self._resized[key]
         except KeyError:
             inputs = []
-            for old, new in zip(instruction.inputs, computed, strict=True):
+            for old, new in zip(instruction.inputs, new_inputs, strict=True):
                 inputs.append(old if new is None else new)
             resized = instruction.resize(inputs, self)
             self._resized[key] = resized
@@ -303,7 +309,7 @@ def _make_signature(
 
 
 def refuse_side_effects(func: TorchFunction) -> None:
-    """Raise for functions whose result is random or that write into an argument."""
+    """Raise if a function draws random numbers or writes into an argument."""
     name = getattr(func, "__name__", "")
     if any(word in name for word in _RANDOM):
         raise NotRecordable(f"{name} draws random numbers")

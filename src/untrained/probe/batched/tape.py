@@ -46,8 +46,8 @@ class Tape:
         calls: The calls, in order.
         features: Values that modules returned.
         output: The logits.
-        complete: Whether every computation is on the tape. Computations with parameters alone are
-            made at once and are not.
+        complete: Whether every computation is on the tape. A computation that involves only
+            parameters runs at once and is not recorded.
         reads_sizes: Whether the network read a size. For inputs of another size it may then make
             other calls.
     """
@@ -65,8 +65,11 @@ class Tape:
         specs = {0: TensorSpec.of(input)}
         calls = []
         for call in self.calls:
-            computed = tuple([specs[ref] if isinstance(ref, int) else None for ref in call.inputs])
-            instruction = cache.resize(call.instruction, computed)
+            new_inputs: list[TensorSpec | None] = []
+            for ref in call.inputs:
+                # Real tensors, such as parameters, do not change.
+                new_inputs.append(specs[ref] if isinstance(ref, int) else None)
+            instruction = cache.resize(call.instruction, tuple(new_inputs))
             if instruction is None:
                 return None
             specs.update(zip(call.outputs, instruction.new_values, strict=True))

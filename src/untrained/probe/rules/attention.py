@@ -29,8 +29,9 @@ def _log_softmax(
 
 @taylor_rule("logsumexp")
 def _logsumexp(input: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    top = input.detach().amax(dim, keepdim=True)
-    out = (input - top).exp().sum(dim, keepdim=True).log() + top
+    # As in `_softmax`, the maximum is a constant.
+    maximum = input.detach().amax(dim, keepdim=True)
+    out = (input - maximum).exp().sum(dim, keepdim=True).log() + maximum
     if keepdim:
         return out
     return out.squeeze(dim)
@@ -142,8 +143,8 @@ def multi_head_attention(
 
     Inputs have the sequence first, (L, N, E), as `nn.MultiheadAttention` passes them.
     """
-    rare = (bias_k, bias_v, static_k, static_v)
-    if add_zero_attn or query.ndim != 3 or any(x is not None for x in rare):
+    unsupported = (bias_k, bias_v, static_k, static_v)
+    if add_zero_attn or query.ndim != 3 or any(x is not None for x in unsupported):
         detail = "no Taylor rule for attention with bias_k, static keys or unbatched inputs"
         raise Unscorable("unsupported", detail)
     matrices: tuple[Any, ...] = (q_proj_weight, k_proj_weight, v_proj_weight)

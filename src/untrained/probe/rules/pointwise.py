@@ -1,7 +1,7 @@
-"""Taylor rules of functions of each entry, and of maxima of two values.
+"""Taylor rules of elementwise functions, and of maxima.
 
-Functions of each entry follow the second-order chain rule. The derivatives of a maximum are those
-of the larger value.
+Elementwise functions follow the second-order chain rule. The derivatives of a maximum are those of
+the larger value.
 """
 
 from typing import Any, TypeVar
@@ -42,7 +42,7 @@ def _finish(input: Tensor, out: T, inplace: bool) -> T:
 
 
 def _make_pointwise_rule(func: TorchFunction, piecewise_linear: bool = False) -> Rule:
-    """Make the rule of any function of each entry; f' and f'' are computed by reverse mode."""
+    """Make the rule of any elementwise function f; f' and f'' are computed by reverse mode."""
 
     def apply(input: Jet, *args: object, inplace: bool = False, **kwargs: object) -> Jet:
         second = None
@@ -74,9 +74,9 @@ def _register_pointwise(name: str, piecewise_linear: bool) -> None:
     for function in find_functions(name, f"__{name}__"):
         RULES[function] = _make_pointwise_rule(function, piecewise_linear)
     for function in find_functions(f"{name}_", f"__i{name}__"):
-        # The derivatives are those of the function that does not work in place.
-        plain: Any = getattr(torch, name, None) or getattr(F, name, function)
-        RULES[function] = make_in_place(_make_pointwise_rule(plain, piecewise_linear))
+        # The value and the derivatives are computed by the form that does not work in place.
+        out_of_place: Any = getattr(torch, name, None) or getattr(F, name, function)
+        RULES[function] = make_in_place(_make_pointwise_rule(out_of_place, piecewise_linear))
 
 
 for _name in _PIECEWISE_LINEAR:

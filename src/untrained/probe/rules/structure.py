@@ -52,7 +52,7 @@ _BILINEAR = "matmul bmm mm mv dot outer einsum tensordot".split()
 
 
 def _make_constant_rule(func: TorchFunction) -> Rule:
-    """Make the rule of a function that only sees the value and whose result is a constant."""
+    """Make the rule of a function that reads only the value and returns a constant."""
 
     def apply(*args: object, **kwargs: object) -> object:
         values = [get_value(argument) for argument in args]
@@ -84,7 +84,7 @@ def make_linear_rule(func: TorchFunction, with_constants: bool = False) -> Rule:
             inner_args, inner_kwargs = tree_unflatten(filled, spec)
             return func(*inner_args, **inner_kwargs)
 
-        # The value by the network's own call; both derivatives at once by vmap.
+        # The value is computed by the network's own call, both derivatives at once by vmap.
         value = call(*[get_value(leaves[index]) for index in indices])
         derivatives = torch.vmap(call)(*[_get_derivatives(leaves[index]) for index in indices])
         return tree_map(Jet.of, value, derivatives)
@@ -103,20 +103,20 @@ def _is_real_tensor(x: object) -> bool:
 
 
 def make_image_rule(func: TorchFunction, dimensions: int) -> Rule:
-    """Make the rule of a linear function of images: the two derivatives join the batch axis."""
+    """Make the rule of a linear function of images: the two derivatives become further samples."""
 
     def apply(x: Jet, *args: object, **kwargs: object) -> Jet:
         value = func(x.value, *args, **kwargs)
-        derivatives = func(_join_batch_axis(x, dimensions), *args, **kwargs)
+        derivatives = func(_stack_derivatives_as_samples(x, dimensions), *args, **kwargs)
         return Jet.of(value, derivatives.reshape(2, *value.shape))
 
     return apply
 
 
-def _join_batch_axis(x: Jet, dimensions: int) -> Tensor:
-    """Return the derivatives with one batch axis.
+def _stack_derivatives_as_samples(x: Jet, dimensions: int) -> Tensor:
+    """Return the first derivatives of all samples, then the second, as one batch.
 
-    For an input without batch axis, the two derivatives are the batch.
+    An input without a batch axis becomes a batch of its two derivatives.
     """
     if x.ndim == dimensions + 2:
         return x.derivatives.flatten(0, 1)
@@ -137,7 +137,7 @@ def _make_convolution_rule(func: TorchFunction, dimensions: int) -> Rule:
             detail = f"no Taylor rule for {name} with weights that depend on the input"
             raise Unscorable("unsupported", detail)
         value = func(input.value, weight, bias, *args, **kwargs)
-        derivatives = _join_batch_axis(input, dimensions)
+        derivatives = _stack_derivatives_as_samples(input, dimensions)
         if func in _CONVOLUTIONS and _is_matrix_product(weight, *args, **kwargs):
             # Takes a third of the time of the convolution on the CPU.
             derivatives = torch.matmul(weight.flatten(1), derivatives.flatten(2))
@@ -204,7 +204,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 @taylor_rule("pad")
 def _pad(input: Jet, pad: list[int], mode: str = "constant", value: float | None = None) -> Jet:
-    # The constant that is padded with has derivative zero.
+    # The padding value is a constant, so derivatives are padded with zeros.
     derivatives = torch.stack([F.pad(row, pad, mode=mode) for row in input.derivatives])
     return Jet.of(F.pad(input.value, pad, mode=mode, value=value), derivatives)
 

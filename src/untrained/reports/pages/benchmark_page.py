@@ -19,7 +19,7 @@ from untrained.reports.pages.benchmark_tables import (
     make_proxy_failures_section,
 )
 from untrained.reports.pages.document import (
-    describe_batched,
+    list_batching_facts,
     make_command_section,
     make_cost_section,
     make_document,
@@ -51,7 +51,7 @@ def render_benchmark_page(result: BenchmarkResult) -> str:
         make_agreement_section(result),
         make_tradeoff_section(result),
         make_proxy_failures_section(result),
-        make_cost_section(result.cost, len(result.archs), describe_batched(result.batched)),
+        make_cost_section(result.cost, len(result.archs), list_batching_facts(result.batched)),
         make_settings_section(settings, result.versions),
         make_command_section(result.command, "Repeats this benchmark."),
     ]
@@ -139,12 +139,12 @@ def _compare_estimates(proxy: Estimate, baseline: Estimate, rival: str) -> str:
 def _make_benchmark_header(result: BenchmarkResult) -> str:
     seeds = f", {result.seeds} seeds each" if result.seeds > 1 else ""
     archs = formatting.format_count(len(result.archs), "architecture")
-    what = (
+    scope = (
         f"{len(result.proxy_results):,} proxies and baselines on "
         f"{archs} of the space {result.space}{seeds}. "
         f"Ground truth: {result.truth_about}."
     )
-    parts = [make_paragraph(what)]
+    parts = [make_paragraph(scope)]
     for note in result.notes:
         parts.append(make_paragraph(note, "note"))
     if result.advice:

@@ -36,7 +36,7 @@ class ChoiceRow(NamedTuple):
 
     choice: str
     numbers: dict[str, float | None]  # by option
-    framed: frozenset[str]  # options that have a frame
+    framed_options: frozenset[str]
     title: str = ""  # what the numbers mean
 
 
@@ -64,9 +64,10 @@ def make_choice_tables(value: object) -> str:
     rows = _read_rows(value)
     if not rows:
         return ""
-    frames_largest = isinstance(value, list) and isinstance(value[0], list)
-    framed = "The largest number" if frames_largest else "The selected option"
-    note = f"Within a row, darker cells have larger numbers. {framed} has a frame."
+    frame_meaning = "The selected option"
+    if isinstance(value, list) and isinstance(value[0], list):
+        frame_meaning = "The largest number"
+    note = f"Within a row, darker cells have larger numbers. {frame_meaning} has a frame."
     if len(rows) > MAX_ROWS:
         note += f" {len(rows) - MAX_ROWS} more choices are not shown."
     # Choices with different options would leave most cells of a common table empty.
@@ -92,31 +93,32 @@ def _read_pair(value: list[Any]) -> ChoiceRow | None:
         return None
     numbers = dict(value[1])
     values = [number for number in numbers.values() if number is not None]
-    framed: frozenset[str] = frozenset()
+    framed_options: frozenset[str] = frozenset()
     # If all numbers are equal, none of them is the largest.
     if len(set(values)) > 1:
         largest = max(values)
-        framed = frozenset(name for name, number in numbers.items() if number == largest)
-    return ChoiceRow(value[0], numbers, framed)
+        framed_options = frozenset(name for name, number in numbers.items() if number == largest)
+    return ChoiceRow(value[0], numbers, framed_options)
 
 
 def _read_step(value: object) -> ChoiceRow | None:
     if not isinstance(value, dict):
         return None
-    names = []
-    words = []
-    for name, item in value.items():
+    number_keys = []
+    texts = []
+    for key, item in value.items():
         if _has_numbers(item):
-            names.append(name)
+            number_keys.append(key)
         elif isinstance(item, str):
-            words.append(item)
-    if not names or not words:
+            texts.append(item)
+    if not number_keys or not texts:
         return None
-    numbers = dict(value[names[0]])
-    # The first word names the choice; later ones may be the option that was taken.
-    choice, *decisions = words
-    framed = frozenset(decisions) & numbers.keys()
-    return ChoiceRow(choice, numbers, framed, names[0].replace("_", " "))
+    first_key = number_keys[0]
+    numbers = dict(value[first_key])
+    # The first text names the choice. A later one may be the option that the step decided on.
+    choice, *decisions = texts
+    framed_options = frozenset(decisions) & numbers.keys()
+    return ChoiceRow(choice, numbers, framed_options, first_key.replace("_", " "))
 
 
 def _has_numbers(value: object) -> bool:
@@ -162,7 +164,7 @@ def _make_cells(row: ChoiceRow, options: Sequence[str]) -> list[str]:
         if number is not None:
             text = formatting.format_significant(number, digits)
             shade = _DARKEST * scale_to_unit(number, low, high)
-        tag = "mark" if option in row.framed else "span"
+        tag = "mark" if option in row.framed_options else "span"
         content = f'<{tag} class="shade" style="--share:{shade:.0f}%">{escape(text)}</{tag}>'
         cells.append(make_html_cell(content, "num"))
     return cells

@@ -118,7 +118,7 @@ def _describe_rules(contest: Contest) -> str:
         f"Every network of a round was trained for the same time on up to "
         f"{contest.train_samples:,} samples of {contest.data} with the recipe {contest.recipe}, "
         f"and about a third went on to the next of {format_count(contest.rounds, 'round')}. "
-        f"Accuracy is that on {contest.val_samples:,} other samples, with its 95 % confidence "
-        "interval. It decided between the networks, so it is slightly too high for the "
+        f"Accuracy was measured on {contest.val_samples:,} other samples; \u00b1 is its 95 % "
+        "confidence interval. It decided between the networks, so it is slightly too high for the "
         f"winner. The contest took {seconds}."
     )

@@ -127,14 +127,14 @@ def make_header(kind: str, made_on: str, title: str, headline: str, *parts: str)
 
 
 def make_cost_section(
-    seconds: Mapping[str, float], arch_count: int, more: Mapping[str, str], *parts: str
+    seconds: Mapping[str, float], arch_count: int, more_facts: Mapping[str, str], *parts: str
 ) -> str:
     """Return the section about time.
 
     Args:
         seconds: Recorded times by name.
         arch_count: Number of architectures over which the total is averaged.
-        more: More facts by name.
+        more_facts: Facts that are listed after the times, by name.
         parts: HTML below the list.
     """
     if not seconds:
@@ -152,11 +152,11 @@ def make_cost_section(
         facts["Per architecture"] = (
             f"{average} ({formatting.format_count(arch_count, 'architecture')})"
         )
-    return make_section("Cost", make_fact_list({**facts, **more}), *parts)
+    return make_section("Cost", make_fact_list({**facts, **more_facts}), *parts)
 
 
-def describe_batched(count: int) -> dict[str, str]:
-    """Return a fact for the cost section: how many networks were scored together with others."""
+def list_batching_facts(count: int) -> dict[str, str]:
+    """Return how many networks were scored together with others, for the list of costs."""
     if not count:
         return {}
     return {"Scored several at a time": formatting.format_count(count, "network")}

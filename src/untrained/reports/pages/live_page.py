@@ -21,7 +21,7 @@ from untrained.reports.pages.html import (
 )
 from untrained.reports.svg.plot import describe_direction
 
-# Rows of the table of best scores: the last changes are shown.
+# The table of best scores shows at most this many rows, the latest ones.
 MAX_IMPROVEMENTS = 12
 
 

@@ -49,11 +49,11 @@ def make_progress_section(summary: SearchSummary) -> str:
     area = make_plot_area(Axis(0.0, float(count), False, tuple(whole_ticks)), y_axis)
     # A step function: horizontal until the next improvement, then vertical.
     steps = [(1.0, best[0])]
-    for place, value in enumerate(best[1:], 2):
+    for scored_count, value in enumerate(best[1:], 2):
         previous = steps[-1][1]
         if value != previous:
-            steps.append((float(place), previous))
-            steps.append((float(place), value))
+            steps.append((float(scored_count), previous))
+            steps.append((float(scored_count), value))
     steps.append((float(count), best[-1]))
     places = [(area.x_pixel(x), area.y_pixel(y)) for x, y in steps]
     direction = describe_direction(summary.higher_is_better)
@@ -74,7 +74,7 @@ def make_front_section(summary: SearchSummary) -> str:
     tradeoff = summary.tradeoff
     if tradeoff is None or len(tradeoff.points) < 2:
         return ""
-    points = [TradeoffPoint(*point) for point in tradeoff.points]
+    points = tradeoff.points
     x_axis = make_axis([point.objective for point in points])
     y_axis = make_axis([point.score for point in points], decades=WIDE_SCORES)
     area = make_plot_area(x_axis, y_axis)
@@ -113,9 +113,8 @@ def make_front_section(summary: SearchSummary) -> str:
 
 
 def _make_front_table(summary: SearchSummary, tradeoff: Tradeoff) -> str:
-    points = [TradeoffPoint(*point) for point in tradeoff.points]
-    format_score = formatting.choose_column_format([point.score for point in points])
-    front = [point for point in points if point.on_front]
+    format_score = formatting.choose_column_format([point.score for point in tradeoff.points])
+    front = [point for point in tradeoff.points if point.on_front]
     front.sort(key=lambda point: point.objective)
     rows = []
     for point in front:
@@ -152,8 +151,8 @@ def make_limits_section(summary: SearchSummary) -> str:
     for limit in summary.limits:
         if limit.name != "max_latency":
             continue
-        how = limit.source or "measured, on a CPU with one thread"
-        note += f" The latency of the best architecture was {how}."
+        origin = limit.source or "measured, on a CPU with one thread"
+        note += f" The latency of the best architecture was {origin}."
     head = [("", "Limit"), ("num", "Requested"), ("num", "Best architecture"), ("num", "Rejected")]
     return make_section("Limits", make_table("", head, rows), make_paragraph(note, "note"))
 

@@ -43,12 +43,12 @@ def render_reproduction_page(result: ReproductionResult) -> str:
 def make_reproduction_headline(result: ReproductionResult) -> str:
     """Return a sentence that says how close our numbers are to those of the paper."""
     differences = []
-    inside = []
+    interval_checks = []
     for line in result.lines:
         if line.difference is not None:
             differences.append(abs(line.difference))
         if line.paper_in_interval is not None:
-            inside.append(line.paper_in_interval)
+            interval_checks.append(line.paper_in_interval)
     worst = result.worst_line
     if not differences or worst is None:
         return "The paper gives no numbers to compare with."
@@ -59,8 +59,9 @@ def make_reproduction_headline(result: ReproductionResult) -> str:
         f"is {typical}, the largest {largest} ({worst.what})"
     )
     # Without a confidence interval, a difference cannot be judged.
-    if inside:
-        text += f"; {sum(inside)} of {len(inside)} are within our confidence intervals"
+    if interval_checks:
+        within_count = sum(interval_checks)
+        text += f"; {within_count} of {len(interval_checks)} are within our confidence intervals"
     return f"{text}."
 
 

@@ -68,16 +68,16 @@ def make_ranking_section(summary: SearchSummary) -> str:
         notes.append("FLOPs count multiply-adds.")
     for note in summary.notes:
         notes.append(f"Some scores have a note: {note}.")
-    shown = SHOWN_ROWS
+    shown_count = SHOWN_ROWS
     if summary.contest:
-        shown = SHOWN_ROWS_WITH_CONTEST
+        shown_count = SHOWN_ROWS_WITH_CONTEST
     parts = [
         make_paragraph(" ".join(notes), "note"),
-        _make_rank_table(summary, rows[:shown]),
+        _make_rank_table(summary, rows[:shown_count]),
     ]
-    if len(rows) > shown:
-        rest = _make_rank_table(summary, rows[shown:])
-        parts.append(make_collapsible(f"The other {len(rows) - shown:,}", rest))
+    if len(rows) > shown_count:
+        rest = _make_rank_table(summary, rows[shown_count:])
+        parts.append(make_collapsible(f"The other {len(rows) - shown_count:,}", rest))
     return make_section("Ranking", *parts)
 
 
@@ -105,8 +105,8 @@ def _make_rank_table(summary: SearchSummary, rows: Sequence[RankedArch]) -> str:
         )
     for name, get_size in _find_sizes(ranking).items():
         columns.append(_make_size_column(_SIZE_HEADINGS[name], get_size))
-    for place, label in enumerate(summary.other_proxies):
-        columns.append(_make_other_column(label, place, ranking))
+    for index, label in enumerate(summary.other_proxies):
+        columns.append(_make_other_column(label, index, ranking))
     lines = []
     for row in rows:
         cells = [make_html_cell(column.make_content(row), column.css_class) for column in columns]
@@ -122,17 +122,21 @@ def _format_rank(row: RankedArch) -> str:
     return str(row.rank)
 
 
-def _make_other_column(label: str, place: int, ranking: Sequence[RankedArch]) -> _Column:
+def _make_other_column(label: str, index: int, ranking: Sequence[RankedArch]) -> _Column:
     """Return the column of a proxy of `--also`.
 
     Args:
         label: The proxy.
-        place: Its place among the proxies of `--also`.
+        index: Its position among the proxies of `--also`.
         ranking: The whole ranking, which decides the number of decimals.
     """
-    values = [value for row in ranking if (value := row.others[place]) is not None]
+    values = []
+    for row in ranking:
+        value = row.others[index]
+        if value is not None:
+            values.append(value)
     format_value = formatting.choose_column_format(values)
-    return _Column("num", label, lambda row: _format_or_dash(row.others[place], format_value))
+    return _Column("num", label, lambda row: _format_or_dash(row.others[index], format_value))
 
 
 def _make_size_column(name: str, get_size: GetSize) -> _Column:
@@ -310,10 +314,10 @@ def _format_or_dash(value: float | None, format_value: Callable[[float], str]) -
 
 
 def _describe_omitted_dots(rows: Sequence[RankedArch]) -> str:
-    drawn = len(select_dots(rows))
-    if drawn == len(rows):
+    dot_count = len(select_dots(rows))
+    if dot_count == len(rows):
         return ""
-    return f"{drawn:,} of {len(rows):,} points are drawn."
+    return f"{dot_count:,} of {len(rows):,} points are drawn."
 
 
 def _make_caption(text: str, rows: Sequence[RankedArch]) -> str:

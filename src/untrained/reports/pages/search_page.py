@@ -9,7 +9,7 @@ from untrained.formatting import format_count
 from untrained.reports.pages.confirmation_sections import make_confirmation_sections
 from untrained.reports.pages.contest_section import make_contest_headline, make_contest_section
 from untrained.reports.pages.document import (
-    describe_batched,
+    list_batching_facts,
     make_command_section,
     make_cost_section,
     make_document,
@@ -99,18 +99,18 @@ def _describe_best(summary: SearchSummary) -> str:
     """Return the rank, the score and the size of the winner in a sentence."""
     # A confirmation may select an architecture that is not the first of the ranking.
     archs = [row.arch for row in summary.ranking]
-    place = 0
+    index = 0
     if summary.best in archs:
-        place = archs.index(summary.best)
-    best = summary.ranking[place]
+        index = archs.index(summary.best)
+    best = summary.ranking[index]
     facts = [f"score {formatting.format_significant(best.score)}"]
     for name, get_size in SIZES.items():
         size = get_size(best)
         if size is not None:
             facts.append(f"{formatting.format_quantity(size)} {name}")
     lead = f"Best of {len(archs):,}"
-    if place:
-        lead = f"Best of the confirmation trainings, rank {place + 1:,} of {len(archs):,} by score"
+    if index:
+        lead = f"Best of the confirmation trainings, rank {index + 1:,} of {len(archs):,} by score"
     return f"{lead}: {', '.join(facts)}."
 
 
@@ -132,7 +132,7 @@ def _make_search_header(summary: SearchSummary) -> str:
 
 
 def _describe_scope(summary: SearchSummary) -> str:
-    """Return how many architectures of which space were scored, and how many failed."""
+    """Return how many architectures of the space were examined, and how many have no score."""
     count = format_count(summary.arch_count, "architecture")
     if summary.space_size:
         count = f"{summary.arch_count:,} of {summary.space_size:,} architectures"
@@ -184,7 +184,7 @@ def _make_search_cost_section(summary: SearchSummary) -> str:
     facts = {}
     if summary.peak_bytes:
         facts["Peak GPU memory"] = f"{summary.peak_bytes / 2**20:,.0f} MiB"
-    facts.update(describe_batched(sum(worker.batched for worker in summary.workers)))
+    facts.update(list_batching_facts(sum(worker.batched for worker in summary.workers)))
     workers = _make_worker_table(summary.workers)
     note = _describe_later_cost(summary)
     return make_cost_section(summary.cost, summary.arch_count, facts, workers, note)
@@ -241,6 +241,7 @@ def _make_search_command_section(summary: SearchSummary) -> str:
     note = "Repeats this search with the same result."
     if summary.contest:
         note = (
-            "Repeats all of it. Trainings depend on the time that they get, so results can differ."
+            "Repeats the whole run. Trainings depend on the time that they get, so results can "
+            "differ."
         )
     return make_command_section(summary.command, note)

@@ -30,7 +30,7 @@ from untrained.reports.svg.prediction_map import draw_prediction_map
 from untrained.runs.trace import TraceStep
 
 _MAX_ROWS = 100  # per table
-_MAX_STEPS_WITH_INNER = 10  # steps whose inner steps are shown
+_MAX_EXPANDED_STEPS = 10  # steps whose inner steps are shown
 _MAX_LIST_ITEMS = 12  # of a list that is written as text
 
 
@@ -39,11 +39,11 @@ def make_trace_section(summary: SearchSummary) -> str:
     if not summary.trace:
         return ""
     tables = [_make_step_table("All steps", summary.trace)]
-    for place, step in enumerate(summary.trace[:_MAX_STEPS_WITH_INNER], 1):
+    for number, step in enumerate(summary.trace[:_MAX_EXPANDED_STEPS], 1):
         for name, value in step.items():
             inner_steps = _read_inner_steps(value)
             if inner_steps:
-                tables.append(_make_step_table(f"Step {place}: {_add_spaces(name)}", inner_steps))
+                tables.append(_make_step_table(f"Step {number}: {_add_spaces(name)}", inner_steps))
     charts = [_draw_prediction(summary), _make_choices(summary)]
     return make_section("Strategy trace", *charts, *tables)
 
@@ -51,24 +51,24 @@ def make_trace_section(summary: SearchSummary) -> str:
 def _draw_prediction(summary: SearchSummary) -> str:
     if summary.prediction is None:
         return ""
-    # Strategies maximise, so they model the negative of a score of which lower is better.
+    # Strategies maximise, so they model the negative score if lower is better.
     name = summary.proxy if summary.higher_is_better else f"minus {summary.proxy}"
     return draw_prediction_map(summary.prediction, summary.trace, name)
 
 
 def _make_choices(summary: SearchSummary) -> str:
-    """Return choice tables of one step.
+    """Return the choice tables of the step that proposed the best architecture.
 
-    This is the step that proposed the best architecture, or the last step that has such tables.
+    If it has none, these are the tables of the last step that has some.
     """
     best = summary.best if summary.ranking else None
     steps = list(enumerate(summary.trace, 1))
     steps.sort(key=lambda item: (item[1].get("arch") != best, -item[0]))
-    for place, step in steps:
+    for number, step in steps:
         for name, value in step.items():
             tables = make_choice_tables(value)
             if tables:
-                title = f"Step {place}: {_add_spaces(name)}"
+                title = f"Step {number}: {_add_spaces(name)}"
                 return f"<h3>{escape(title)}</h3>{tables}"
     return ""
 
@@ -79,15 +79,15 @@ def _add_spaces(name: str) -> str:
 
 def _make_step_table(title: str, steps: Sequence[TraceStep]) -> str:
     """Return a collapsed table with one row per step."""
-    shown = thin_out(list(enumerate(steps, 1)), _MAX_ROWS)
-    if len(shown) < len(steps):
-        title += f", {len(shown)} of {len(steps):,}"
+    shown_steps = thin_out(list(enumerate(steps, 1)), _MAX_ROWS)
+    if len(shown_steps) < len(steps):
+        title += f", {len(shown_steps)} of {len(steps):,}"
     # Inner steps are shown in separate tables.
     names = [name for name, value in steps[0].items() if not _read_inner_steps(value)]
     head = [("num", "Step"), *(("", _add_spaces(name)) for name in names)]
     rows = []
-    for place, step in shown:
-        cells = [make_text_cell(str(place), "num soft")]
+    for number, step in shown_steps:
+        cells = [make_text_cell(str(number), "num soft")]
         for name in names:
             cells.append(make_html_cell(make_code(_format_value(step.get(name))), "arch"))
         rows.append(make_row(cells))

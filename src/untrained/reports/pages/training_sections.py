@@ -38,7 +38,7 @@ def make_training_sections(training: TrainingResult | None) -> str:
         return ""
     sections = [_make_result_section(training), _make_curves_section(training)]
     if training.kind == REGRESSION:
-        sections.append(_make_number_section(training))
+        sections.append(_make_regression_section(training))
     elif training.kind == BINARY:
         sections.append(_make_click_calibration_section(training))
     else:
@@ -141,8 +141,8 @@ def _make_result_section(training: TrainingResult) -> str:
             f"{weights} after epoch {best['epoch']}; {training.estimate_text}."
         )
     sentences = [_ENDINGS.get(training.ended, ""), choice]
-    for decision in training.notes:
-        sentences.append(f"{decision[0].upper()}{decision[1:]}.")
+    for training_note in training.notes:
+        sentences.append(f"{training_note[0].upper()}{training_note[1:]}.")
     note = " ".join(sentences)
     return make_section("Training", make_fact_list(facts), make_paragraph(note, "note"))
 
@@ -274,8 +274,8 @@ def _make_click_calibration_section(training: TrainingResult) -> str:
     return make_section("Calibration", figure, make_paragraph(note, "note"))
 
 
-def _make_number_section(training: TrainingResult) -> str:
-    """Return the section with predicted against observed numbers, in ten bins."""
+def _make_regression_section(training: TrainingResult) -> str:
+    """Return the section with predictions against labels of a regression, in ten bins."""
     predicted = _list_numbers(training.calibration, "predicted")
     observed = _list_numbers(training.calibration, "observed")
     figure = _draw_calibration(

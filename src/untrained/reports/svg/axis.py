@@ -56,7 +56,8 @@ def make_axis(values: Sequence[float], *, decades: float = 1.0, count: int = 5) 
 
 def widen_range(low: float, high: float) -> tuple[float, float]:
     """Return the range, or a wider one around it if both ends are practically equal."""
-    # Equal ends would divide by zero. A tenth of the value leaves it in the middle.
+    # On an axis with equal ends, `position` would divide by zero. The same margin on both sides
+    # leaves the value in the middle.
     if high - low > 1e-9 * max(abs(low), abs(high)):
         return low, high
     return low - (abs(low) / 10 or 1.0), high + (abs(high) / 10 or 1.0)

@@ -13,7 +13,7 @@ from untrained.drawings.elements import Drawing, draw_text, estimate_width, shor
 _MIN_CELL = 12.0  # pixels; a map of many cells of this size scrolls in its own box
 _MAX_CELL = 36.0
 _MIN_CELL_WITH_NUMBER = 26.0
-_DARK = 0.78  # above this opacity, numbers have the colour of the background
+_DARK_OPACITY = 0.78  # above this opacity, numbers have the colour of the background
 _LEGEND_HEIGHT = 40.0
 _LEGEND_CELL = 9.0
 
@@ -22,7 +22,7 @@ def draw_heatmap(
     names: Sequence[str],
     matrix: Sequence[Sequence[float | None]],
     max_width: float,
-    fractions: str = "",
+    fractions_description: str = "",
 ) -> str:
     """Draw one cell per pair of names.
 
@@ -30,9 +30,10 @@ def draw_heatmap(
         names: Labels of the rows, and of the columns in the same order.
         matrix: Values from -1 to 1; None is an empty cell.
         max_width: Width of the page in pixels.
-        fractions: Description of a matrix of fractions from 0 to 1, whose zeros are empty cells.
-            Without it, the matrix contains correlations.
+        fractions_description: Text for screen readers, if the matrix contains fractions from 0 to
+            1; their zeros are empty cells. Without it, the matrix contains correlations.
     """
+    has_fractions = bool(fractions_description)
     longest_name = max((estimate_width(name) for name in names), default=0.0)
     label_width = min(longest_name, 0.32 * max_width) + 8
     side = (max_width - label_width) / max(len(names), 1)
@@ -46,15 +47,15 @@ def draw_heatmap(
         cells = [draw_text(label, label_width - 6, side / 2 + 4, "end name")]
         for j, value in enumerate(row):
             # Most cells of a confusion matrix are zero and would only distract.
-            if fractions and not value:
+            if has_fractions and not value:
                 value = None
             cells.append(_draw_cell(value, label_width + side * j, side, f"{name}, {names[j]}"))
         y = label_width + side * i
         parts.append(f'<g transform="translate(0 {y:.1f})">{"".join(cells)}</g>')
-    lowest_tenth = 0 if fractions else -10
+    lowest_tenth = 0 if has_fractions else -10
     parts.append(_draw_legend(label_width, size + 14, lowest_tenth))
-    description = fractions
-    if not fractions:
+    description = fractions_description
+    if not has_fractions:
         description = (
             f"Heat map of the correlations between {len(names)} columns: {', '.join(names)}"
         )
@@ -79,7 +80,7 @@ def _draw_cell(value: float | None, x: float, side: float, pair: str) -> str:
     if value is None or side < _MIN_CELL_WITH_NUMBER:
         return rect
     css_class = "mid figure"
-    if abs(value) >= _DARK:
+    if abs(value) >= _DARK_OPACITY:
         css_class = "mid figure on"
     return rect + draw_text(number, x + (side - 1) / 2, side / 2 + 3, css_class)
 

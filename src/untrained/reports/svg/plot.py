@@ -105,7 +105,8 @@ def draw_labelled_axes(area: PlotArea, x_title: str, y_title: str, x_units: bool
 def draw_points(css_class: str, places: Sequence[tuple[float, float]]) -> str:
     """Draw many points as one path.
 
-    A line of length zero with round ends is a dot. It needs a third of the text of a `<circle>`.
+    A line of length zero with round ends is a dot. It takes a third of the characters of a
+    `<circle>`.
     """
     if not places:
         return ""

@@ -49,9 +49,9 @@ def draw_prediction_map(
     area = PlotArea(x_axis, y_axis, (left, _TOP, left + _SIDE, _TOP + _SIDE))
     # Steps of other kinds have no point.
     evaluations = []
-    for place, step in enumerate(trace, 1):
+    for number, step in enumerate(trace, 1):
         if "point" in step:
-            evaluations.append((place, step))
+            evaluations.append((number, step))
     low = min(prediction["mean"])
     high = max(prediction["mean"])
     x_title = prediction["x_axis"]["name"]
@@ -112,20 +112,20 @@ def _draw_cells(area: PlotArea, prediction: dict[str, Any], low: float, high: fl
 
 def _draw_evaluations(area: PlotArea, evaluations: Sequence[tuple[int, TraceStep]]) -> str:
     """Draw a dot per evaluation; the best one is drawn last, on top of all others."""
-    best = 0
+    best_number = 0
     best_value = None
-    for place, step in evaluations:
+    for number, step in evaluations:
         value = step["value"]
         if value is not None and (best_value is None or value > best_value):
-            best = place
+            best_number = number
             best_value = value
     dots = []
-    for place, step in sorted(evaluations, key=lambda evaluation: evaluation[0] == best):
-        dots.append(_draw_dot(area, place, step, is_best=place == best))
+    for number, step in sorted(evaluations, key=lambda evaluation: evaluation[0] == best_number):
+        dots.append(_draw_dot(area, number, step, is_best=number == best_number))
     return "".join(dots)
 
 
-def _draw_dot(area: PlotArea, place: int, step: TraceStep, *, is_best: bool) -> str:
+def _draw_dot(area: PlotArea, step_number: int, step: TraceStep, *, is_best: bool) -> str:
     x, y = _place_point(area, step["point"])
     css_class = "evaluation"
     radius = 4
@@ -135,13 +135,13 @@ def _draw_dot(area: PlotArea, place: int, step: TraceStep, *, is_best: bool) -> 
     elif step["value"] is None:
         css_class = "evaluation failed"
     # The tooltip lists all numbers that the strategy recorded about the step.
-    numbers = []
-    for name, number in step.items():
-        if number is None:
-            numbers.append(f"{name} failed")
-        elif isinstance(number, float):
-            numbers.append(f"{name} {formatting.format_significant(number, 4)}")
-    title = f"Step {place}: {', '.join(numbers)}"
+    facts = []
+    for name, value in step.items():
+        if value is None:
+            facts.append(f"{name} failed")
+        elif isinstance(value, float):
+            facts.append(f"{name} {formatting.format_significant(value, 4)}")
+    title = f"Step {step_number}: {', '.join(facts)}"
     if is_best:
         title += ", the best"
     return (

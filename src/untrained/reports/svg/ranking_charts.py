@@ -127,7 +127,7 @@ def select_dots(ranking: Sequence[RankedArch], winner: str | None = None) -> lis
 def _choose_bins(scores: Sequence[float]) -> tuple[list[float], bool]:
     """Return round edges of bins of equal width, and whether they are on a logarithmic axis.
 
-    There are about two bins per square root of the number of scores.
+    The number of bins is about twice the square root of the number of scores.
     """
     log = make_axis(scores, decades=WIDE_SCORES).log
     low = min(scores)
@@ -148,7 +148,7 @@ def _choose_bins(scores: Sequence[float]) -> tuple[list[float], bool]:
 
 
 def _count_scores(scores: Sequence[float], edges: Sequence[float]) -> list[int]:
-    """Return the number of scores per bin; scores outside are counted in the outermost bins."""
+    """Return the number of scores per bin; scores beyond the edges count in the outermost bins."""
     counts = [0] * (len(edges) - 1)
     for score in scores:
         index = sum(edge <= score for edge in edges) - 1

@@ -86,7 +86,7 @@ def draw_scatter(
     places = []
     for x_value, y_value in zip(x.values, y.values, strict=True):
         places.append((area.x_pixel(x_value), area.y_pixel(y_value)))
-    # With ties at the border, an architecture belongs to the tenth with a probability.
+    # Architectures that are tied at the border of the best tenth belong to it with a probability.
     is_top = compute_top_chances(truths, count_top(len(points))) > 0.5
     top_places = []
     other_places = []
@@ -129,7 +129,7 @@ def choose_scale(
         return _make_rank_scale(values, higher_is_better, count)
     if higher_is_better:
         return scale
-    # The better end is on the right, so an axis of which lower is better runs backwards.
+    # The better end is on the right, so the axis runs backwards if lower values are better.
     reversed_axis = Axis(axis.high, axis.low, axis.log, axis.ticks)
     return scale._replace(axis=reversed_axis)
 

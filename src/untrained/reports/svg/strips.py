@@ -41,8 +41,8 @@ class BestTenth(NamedTuple):
         places: For each architecture of the tenth, the fraction of all architectures with a lower
             score, and the position of its ground truth between the lowest (0) and the highest (1)
             of the tenth.
-        hits: How many architectures of the tenth are also in the best tenth by score. Ties at the
-            border count partly.
+        hits: How many architectures of the tenth are also in the best tenth by score. An
+            architecture that is tied at the border counts as a fraction.
         correlation: Rank correlation of score and ground truth within the tenth.
     """
 
@@ -63,9 +63,9 @@ def locate_best_tenth(scores: Floats, truth: Floats) -> BestTenth:
     """Find how scores rank the best tenth by ground truth.
 
     Args:
-        scores: Scores of which higher is better.
-        truth: Ground truth of the same architectures. Of equal values at the border of the tenth,
-            the first ones belong to it.
+        scores: Scores, negated if lower is better.
+        truth: Ground truth of the same architectures. If several are tied at the border of the
+            tenth, the first of them belong to it.
     """
     count = count_top(len(truth))
     best = np.argsort(-truth, kind="stable")[:count]
@@ -76,14 +76,14 @@ def locate_best_tenth(scores: Floats, truth: Floats) -> BestTenth:
     y = np.full(count, 0.5)
     if high > low:
         y = (truth[best] - low) / (high - low)
-    # With ties at the border, an architecture belongs to the tenth with a probability.
+    # Architectures that are tied at the border of the best tenth belong to it with a probability.
     hits = float((compute_top_chances(scores, count) * compute_top_chances(truth, count)).sum())
     places = tuple(zip(x.tolist(), y.tolist(), strict=True))
     return BestTenth(places, hits, spearman(scores[best], truth[best]))
 
 
 def draw_strips(rows: Sequence[Strip], max_width: float) -> str:
-    """Draw a dot for each of the best tenth by ground truth; the best tenth by score is shaded.
+    """Draw a dot per architecture of the best tenth; the area of the best tenth by score is shaded.
 
     On a narrow page, the text of a row is above its strip.
     """

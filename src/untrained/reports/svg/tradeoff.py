@@ -45,7 +45,7 @@ def draw_tradeoff(points: Sequence[CostPoint], max_width: float, x_title: str, y
 
     A line connects the points of the Pareto front, and their names are always written. Other names
     are written where there is space. A logarithmic axis has no zero, so points of cost zero are
-    placed left of all others.
+    placed to the left of all others.
     """
     width = min(max_width, MAX_WIDTH)
     x_axis, zero_place = _make_cost_axis([point.cost for point in points])
@@ -103,7 +103,8 @@ def _make_cost_axis(costs: Sequence[float]) -> tuple[Axis, float]:
 def is_on_front(point: CostPoint, points: Iterable[CostPoint]) -> bool:
     """Return whether a point is on the Pareto front.
 
-    No other point has at least its value at no higher cost, unless value and cost are both equal.
+    It is not if another point has at least the same value at no higher cost, and differs in one of
+    them.
     """
     for other in points:
         is_as_good = other.value >= point.value and other.cost <= point.cost
@@ -124,7 +125,7 @@ def _draw_dot(point: CostPoint, place: Place) -> str:
 
 def _draw_names(
     names_and_places: Sequence[tuple[str, Place]],
-    required: int,
+    required_count: int,
     dots: Sequence[Place],
     ends: tuple[float, float],
 ) -> list[str]:
@@ -132,8 +133,8 @@ def _draw_names(
 
     Args:
         names_and_places: Names and the places of their dots.
-        required: How many of the first names are written even if they cover something. Others are
-            only written where there is space.
+        required_count: How many of the first names are written even if they cover something. The
+            others are only written where there is space.
         dots: Places of all dots.
         ends: Left and right end of the chart.
     """
@@ -148,7 +149,7 @@ def _draw_names(
         overlaps = [_measure_overlap(box, occupied, ends) for box in boxes]
         smallest = min(overlaps)
         box = boxes[overlaps.index(smallest)]
-        if i < required:
+        if i < required_count:
             css_class = "name title"
         elif smallest == 0:
             css_class = "name"

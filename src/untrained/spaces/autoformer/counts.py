@@ -57,12 +57,12 @@ def count_flops(
     """Return the number of multiply-adds without building the network.
 
     Args:
-        space: The space, whose options decide about patches and relative positions.
-        arch: An architecture of it.
+        space: The space. Its options determine the patches and the relative positions.
+        arch: An architecture of the space.
         task: Image size and classes; by default the task of the space.
         variant: "default" counts what the network computes. "published" is the official
-            `get_complexity`, which counts the class token twice, charges the head for all tokens
-            and omits most of the relative positions.
+            `get_complexity`, which counts the class token twice, multiplies the count of the head
+            by the number of tokens, and omits most of the relative positions.
     """
     if variant not in _VARIANTS:
         raise unknown_name_error("variant of AutoFormer", variant, _VARIANTS)
@@ -88,7 +88,8 @@ def count_flops(
 def _count_blocks(layers: TransformerLayers, N: int, relative_position: bool) -> int:
     """Count qkv, projection and MLP for N tokens, and attention for N^2 pairs of tokens."""
     E = layers.embed
-    # Each head needs 64 N^2 for its weights and for its values; relative positions as much again.
+    # Each head needs 64 N^2 multiply-adds for the attention weights and 64 N^2 for the weighted sum
+    # of values. Relative positions double this.
     products = 4 if relative_position else 2
     total = 0
     for h, ratio in zip(layers.heads, layers.ratios, strict=True):

@@ -3,20 +3,20 @@
 Legend: B samples, N tokens (the class token and the patches), E width of the tokens, h heads of
 width 64, f inner width of the MLP.
 
-A network has weights for one largest architecture. `forward(x, layers)` runs a smaller one on the
-leading rows and columns of every weight. A stand-alone network is created for its own architecture
-and runs all of it.
+A network has the weights of the largest architecture that it can run. `forward(x, layers)` runs a
+smaller one on the leading rows and columns of every weight. A stand-alone network is created for
+one architecture and uses all of its weights.
 
 Where official codes differ, and what we do:
 * AutoFormer's supernet takes rows 0, 3, 6, ... of a qkv weight for the queries, 1, 4, ... for the
-  keys, 2, 5, ... for the values, so that a head keeps its rows whatever the number of heads; but
-  the bias is cut into plain thirds. Our supernet does the same (`interleaved`). AZ-NAS's
-  stand-alone network has plain thirds, and so have the networks we build: the same functions, with
-  the rows of one matrix in another order.
+  keys, 2, 5, ... for the values, so that the rows of a head do not depend on the number of heads.
+  The bias, however, is cut into plain thirds. Our supernet does the same (`interleaved`). AZ-NAS's
+  stand-alone network has plain thirds, and so have the networks that we build. Both compute the
+  same functions, with the rows of one matrix in another order.
 * AutoFormer scales the products of queries and keys by 64^(-1/2), AZ-NAS's stand-alone network by
-  (E // h)^(-1/2), which is the same only where E = 64 h. The default is AutoFormer's;
-  `attention_scale="embed"` is the other.
-* AutoFormer computes GELU in float32 whatever the precision of the rest; ours keeps the precision.
+  (E // h)^(-1/2), which is the same only if E = 64 h. The default is AutoFormer's scale;
+  `attention_scale="embed"` selects the other.
+* AutoFormer always computes GELU in float32; our networks compute it in the precision of its input.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class TransformerConfig:
         attention_scale: "head" or "embed"; see the docstring of this module.
         drop_path: Probability for the deepest layer; it grows linearly from 0. Published trainings
             use 0.1.
-        max_depth: Depth of the supernet, also for stand-alone networks.
+        max_depth: Depth of the supernet. Stand-alone networks need it for `drop_path`.
         interleaved: Whether the rows of qkv are interleaved.
     """
 
@@ -196,17 +196,17 @@ class _RelativePosition(nn.Module):
 
     def forward(self, distances: Tensor) -> Tensor:
         """Return (N, N, 64)."""
-        # There are few sums of two embeddings. Looking up sums is ten times as fast as adding two
-        # embeddings for every pair of tokens.
+        # There are only 30 * 30 different sums of two embeddings. Computing all of them and looking
+        # them up is ten times as fast as adding two embeddings for every pair of tokens.
         sums = (self.vertical[:, None] + self.horizontal).flatten(0, 1)
         embeddings = sums.index_select(0, distances.flatten())
         return embeddings.reshape(*distances.shape, HEAD_WIDTH)
 
 
 def _compute_distances(rows: int, columns: int) -> Tensor:
-    """Return (N, N): the index 30 * vertical + horizontal for every two tokens.
+    """Return (N, N), the index 30 * vertical + horizontal for every pair of tokens.
 
-    Each distance is 1 to 29, or 0 if one of the tokens is the class token.
+    Each distance is coded as 1 to 29, or as 0 if one of the tokens is the class token.
     """
     row, column = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
     positions = torch.stack([row.flatten(), column.flatten()])
@@ -260,7 +260,7 @@ class _ElasticNorm(nn.LayerNorm):
 
 
 class _PatchEmbedding(nn.Conv2d):
-    """Images to tokens, row by row; keeps torch's initialisation."""
+    """Turns images into tokens, row by row; it has torch's default initialisation."""
 
     def __init__(self, channels: int, embed: int, patch: int) -> None:
         super().__init__(channels, embed, patch, stride=patch)
@@ -274,5 +274,8 @@ class _PatchEmbedding(nn.Conv2d):
 
 
 def _initialise_weight(weight: Tensor) -> None:
-    """Draw from a normal distribution. (The official one is truncated at 100 deviations.)"""
+    """Draw from a normal distribution.
+
+    The official code truncates it at 100 standard deviations, which makes no difference.
+    """
     nn.init.normal_(weight, std=0.02)

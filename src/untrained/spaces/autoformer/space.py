@@ -4,14 +4,14 @@ An architecture has a depth, an MLP ratio and a number of heads for every layer,
 is written as in the logs of the authors' search: `(12, 3.5, ... 4.0, 3, ... 4, 192)`, that is
 depth, ratios, heads, width. Choices are made in the order of the authors' code.
 
-Where papers and codes differ, and what we do (for the network itself see `network.py`):
-* The published AutoFormer-T has layers of MLP ratio 3.0, which is not in its own space (3.5, 4). It
-  is rejected with a hint; `autoformer_tiny(ratios=(3.0,3.5,4.0))` contains it.
+Where the published sources differ, and what we do (`network.py` has another list for the network):
+* The published AutoFormer-T has layers of MLP ratio 3.0, which its own space does not have (3.5,
+  4). It is rejected with a hint; `autoformer_tiny(ratios=(3.0,3.5,4.0))` contains it.
 * For the base space one published file lists 8, 9 or 10 heads, the file of the supernet 9 or 10. We
   use the latter.
-* Published FLOPs come from a formula that counts 198 tokens instead of 197, charges the head for
-  all of them and omits most of the relative positions: `count_flops(..., variant="published")`. By
-  default we count what the network computes.
+* The published FLOPs come from a formula that counts 198 tokens instead of 197, multiplies the
+  count of the head by the number of tokens, and omits most of the relative positions:
+  `count_flops(..., variant="published")`. By default we count what the network computes.
 * Stand-alone networks have the rows of qkv in plain thirds, the supernet has them interleaved; the
   `state_dict()` of a subnet is that of the stand-alone network.
 """
@@ -19,6 +19,7 @@ Where papers and codes differ, and what we do (for the network itself see `netwo
 import ast
 from collections.abc import Sequence
 from functools import partial
+from math import isfinite
 from typing import Any
 
 from untrained.drawings.diagrams import TransformerLayers
@@ -74,10 +75,11 @@ class AutoformerNotation:
     def parse(self, text: str) -> Genes:
         try:
             values = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            # The last two are raised for deeply nested text.
             values = None
         is_sequence = isinstance(values, tuple | list)
-        if not is_sequence or not all(type(value) in (int, float) for value in values):
+        if not is_sequence or not all(map(_is_finite_number, values)):
             expected = "numbers in brackets, (depth, ratios, heads, width)"
             raise make_parse_error(text, 0, expected)
         depth = int(values[0]) if values else 0
@@ -86,6 +88,11 @@ class AutoformerNotation:
             expected = f"{length} numbers (1 + {depth} + {depth} + 1), not {len(values)},"
             raise make_parse_error(text, len(text), expected)
         return tuple(zip(_list_choice_names(depth), values, strict=True))
+
+
+def _is_finite_number(value: object) -> bool:
+    # `type(...)` excludes True and False. A literal such as 1e999 is infinite.
+    return type(value) is int or (type(value) is float and isfinite(value))
 
 
 def _list_choice_names(depth: int) -> list[str]:
@@ -135,7 +142,7 @@ def _register_autoformer_space(name: str, about: str, family: AutoformerFamily) 
         drop_path: Probability = 0.0,
     ) -> NetworkBuilder:
         if attention_scale not in _ATTENTION_SCALES:
-            raise unknown_name_error("variant of AutoFormer", attention_scale, _ATTENTION_SCALES)
+            raise unknown_name_error("attention_scale", attention_scale, _ATTENTION_SCALES)
         config = TransformerConfig(
             patch=patch,
             relative_position=relative_position,

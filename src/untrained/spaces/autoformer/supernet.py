@@ -1,4 +1,4 @@
-"""AutoFormer's supernet, and the choices that its architectures have."""
+"""AutoFormer's supernet, and the choices of its architectures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -45,12 +45,12 @@ class AutoformerFamily:
         new_ratios = tuple(map(float, ratios))
         if new_ratios == self.ratios:
             return self
-        # The note is about the original ratios.
+        # The note does not apply to other ratios.
         return replace(self, ratios=new_ratios, ratio_note="")
 
 
 def list_transformer_layers(arch: Arch) -> TransformerLayers:
-    """Return an architecture layer by layer; this is also its diagram."""
+    """Return the layers of an architecture. The result is also its diagram."""
     genes = dict(arch.genes)
     heads = []
     ratios = []
@@ -113,7 +113,7 @@ class AutoformerSupernet(VisionTransformer):
         for name, parameter in standalone.named_parameters():
             slices = tuple(slice(size) for size in parameter.shape)
             weights[name] = shared[name][slices]
-        # The rows of qkv are interleaved here and plain thirds there.
+        # The rows of qkv are interleaved in the supernet and plain thirds in the other network.
         qkv_layers = [module for module in self.modules() if isinstance(module, ElasticQKV)]
         for index, heads in enumerate(layers.heads):
             rows = qkv_layers[index].select_rows(heads, layers.embed)

@@ -92,8 +92,11 @@ class Choose(ChooseOption, Protocol):
 class ChoiceOptions(tuple[Choice, ...]):
     """The options of one choice, or their names. Only these are sampled.
 
-    `also` are values that may be written too, for published architectures outside of the space
-    that was searched. The methods are those of `Range`.
+    The methods are those of `Range`.
+
+    Attributes:
+        also: More values that are accepted in a written architecture but never sampled. Some
+            published architectures are outside of the space that was searched.
     """
 
     also: tuple[Choice, ...] = ()
@@ -128,8 +131,8 @@ class ChoiceOptions(tuple[Choice, ...]):
         """Return all options."""
         return self
 
-    def list_spread(self) -> list[Choice]:
-        """Return all options, also those that are never sampled."""
+    def list_representative_values(self) -> list[Choice]:
+        """Return all accepted options, including those that are never sampled."""
         return [*self, *self.also]
 
     def describe(self) -> str:
@@ -146,7 +149,7 @@ Chooser = Callable[[str, Options], Choice]
 
 
 class InvalidArch(UsageError):  # noqa: N818 - it describes a combination, not an error of the caller
-    """Raised by the function of a space when choices, each of them allowed, exclude each other."""
+    """Raised by the function of a space when allowed choices do not fit together."""
 
 
 @dataclass(frozen=True)
@@ -182,8 +185,8 @@ def record_decisions(
     return tuple(choose.decisions.values()), result
 
 
-# Default value of an argument that must be given. Python's own error would be several lines of
-# traceback.
+# Default value of a required argument. If it is missing, `choose` raises an error that names the
+# choice and the line; Python would raise a `TypeError` with a long traceback.
 _MISSING = object()
 
 
@@ -195,7 +198,8 @@ class _RecordingChoose:
         self._space_name = space_name
         self._chooser = chooser
 
-    # The function of a space may pass anything, hence `object`. An option may have any type, too.
+    # The function of a space may pass anything, hence the parameters of type `object`. An option
+    # may have any type, hence the return type `Any`.
     def __call__(self, name: object, options: object = _MISSING, also: object = ()) -> Any:
         name = self._check_name(name)
         if options is _MISSING:

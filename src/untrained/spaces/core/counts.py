@@ -47,7 +47,8 @@ def sum_counts(
         norm: Whether a batch norm precedes the classifier.
 
     Returns:
-        The counts, or None if a batch norm would see a single pixel: the network does not run.
+        The counts, or None if the network cannot run, because a batch norm would get maps of a
+        single pixel.
     """
     params = (features + 1) * classes
     flops = features * classes
@@ -67,7 +68,7 @@ def sum_counts(
 
 
 def can_halve_twice(task: Task) -> bool:
-    """Return whether both sides of the images can be halved twice; these networks need it."""
+    """Return whether both sides of the images are divisible by four, as these networks require."""
     return all(side % 4 == 0 for side in task.input_shape[1:])
 
 

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.layers import SqueezeExcitation
 
-# Squeeze-and-excitation divides the channels that enter the layer by this.
+# The inner width of squeeze-and-excitation is the input width of the layer divided by this.
 _SE_REDUCTION = 4
 
 
 @dataclass(frozen=True)
-class InvertedPlan:
+class InvertedResidualPlan:
     """Sizes and settings of an inverted residual layer.
 
     Attributes:
@@ -42,8 +42,8 @@ class InvertedPlan:
         return self.cin * self.expansion
 
     @property
-    def squeezed_channels(self) -> int:
-        """Channels inside the squeeze-and-excitation."""
+    def squeeze_width(self) -> int:
+        """Inner channels of squeeze-and-excitation."""
         return max(1, self.cin // _SE_REDUCTION)
 
     def count(self, pixels_before: int, pixels_after: int) -> Counts:
@@ -62,22 +62,22 @@ class InvertedPlan:
         params += depthwise + 2 * self.hidden
         flops += depthwise * pixels_after
         if self.squeeze:
-            params += (
-                2 * self.hidden * self.squeezed_channels + self.squeezed_channels + self.hidden
-            )
-            flops += 2 * self.hidden * self.squeezed_channels
+            squeeze_weights = 2 * self.hidden * self.squeeze_width
+            squeeze_biases = self.squeeze_width + self.hidden
+            params += squeeze_weights + squeeze_biases
+            flops += squeeze_weights
         params += self.hidden * self.cout + 2 * self.cout
         flops += self.hidden * self.cout * pixels_after
         return Counts(params, flops)
 
 
 class InvertedResidual(nn.Module):
-    """1x1 expansion, depthwise convolution, squeeze-and-excitation if planned, 1x1 projection.
+    """1x1 expansion, depthwise convolution, optional squeeze-and-excitation, 1x1 projection.
 
-    The input is added where stride and widths allow it.
+    The input is added if it has the shape of the output.
     """
 
-    def __init__(self, plan: InvertedPlan) -> None:
+    def __init__(self, plan: InvertedResidualPlan) -> None:
         super().__init__()
         hidden = plan.hidden
         steps: list[nn.Module] = []
@@ -86,7 +86,7 @@ class InvertedResidual(nn.Module):
         depthwise = ConvNormReLU(hidden, hidden, plan.kernel, plan.stride, groups=hidden)
         steps.append(depthwise)
         if plan.squeeze:
-            steps.append(SqueezeExcitation(hidden, plan.squeezed_channels))
+            steps.append(SqueezeExcitation(hidden, plan.squeeze_width))
         steps.append(nn.Conv2d(hidden, plan.cout, 1, bias=False))
         steps.append(nn.BatchNorm2d(plan.cout))
         self.steps = nn.Sequential(*steps)

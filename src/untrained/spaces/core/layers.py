@@ -46,7 +46,7 @@ class FactorizedReduce(nn.Module):
 
 
 class Zero(nn.Module):
-    """x * 0 at every `stride`-th position; a gradient of zeros still flows through the edge."""
+    """x * 0 at every `stride`-th position, so that the gradient is zero but not missing."""
 
     def __init__(self, stride: int = 1) -> None:
         super().__init__()
@@ -61,16 +61,16 @@ class Zero(nn.Module):
 class SqueezeExcitation(nn.Module):
     """Scale every channel by a gate that is computed from the means of all channels.
 
-    Hu et al., CVPR 2018 (arXiv:1709.01507): mean over positions, linear layer to `squeezed`
+    Hu et al., CVPR 2018 (arXiv:1709.01507): mean over positions, linear layer to `squeeze_width`
     channels, ReLU, linear layer back, sigmoid. The linear layers are 1x1 convolutions with bias.
     """
 
-    def __init__(self, channels: int, squeezed: int) -> None:
+    def __init__(self, channels: int, squeeze_width: int) -> None:
         super().__init__()
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.reduce = nn.Conv2d(channels, squeezed, 1)
+        self.reduce = nn.Conv2d(channels, squeeze_width, 1)
         self.relu = nn.ReLU()
-        self.expand = nn.Conv2d(squeezed, channels, 1)
+        self.expand = nn.Conv2d(squeeze_width, channels, 1)
         self.sigmoid = nn.Sigmoid()
 
     def forward(self, x: Tensor) -> Tensor:

@@ -25,29 +25,30 @@ from untrained.types import Choice
 
 
 class InvalidOptions(UsageError):  # noqa: N818 - it describes the options
-    """The options of a choice cannot be used. The message lacks the name of the choice."""
+    """The options of a choice cannot be used. The caller adds the name of the choice."""
 
 
 def name_options(options: object) -> dict[Choice, object]:
-    """Return the options of a choice by the number or text that stands for each of them.
+    """Return the options of a choice, keyed by the number or text that stands for each of them.
 
     Args:
         options: A list or another sequence, or a dictionary of names and options.
 
     Raises:
-        InvalidOptions: They are not a list, or two of them have the same text.
+        InvalidOptions: The options are not a list, an option has no text, or two options have the
+            same text.
     """
     if isinstance(options, Mapping):
         for name in options:
             if not isinstance(name, int | float | str):
                 raise InvalidOptions(f"the name {show_value(name)} of an option is not a text")
-        named = list(options.items())
+        named_options = list(options.items())
     else:
-        named = [(name_option(option), option) for option in _list_options(options)]
+        named_options = [(name_option(option), option) for option in _list_options(options)]
 
     options_by_name: dict[Choice, object] = {}
     texts = set()
-    for name, option in named:
+    for name, option in named_options:
         # The text form of an architecture does not distinguish the number 3 from the text "3".
         if str(name) in texts or name in options_by_name:
             raise InvalidOptions(

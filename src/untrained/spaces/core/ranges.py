@@ -12,12 +12,13 @@ from untrained.quantities import show_value
 from untrained.spaces.core.option_names import InvalidOptions
 from untrained.types import Choice
 
-# Standard deviation of a mutation, as a share of the range.
+# Standard deviation of a mutation, as a fraction of the range.
 _MUTATION_STEP = 0.2
-# A value from a range without steps has this many digits, so that architectures stay readable.
+# Values of a range without steps are rounded to this many digits, which keeps architectures
+# readable.
 _DIGITS = 4
-# Largest number of values that `list_spread` returns.
-_MAX_SPREAD = 64
+# Largest number of values that `list_representative_values` returns for a range.
+_MAX_REPRESENTATIVES = 64
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ class Range(ABC):
 
     Attributes:
         low: The smallest number.
-        high: The largest number, if it is reached in whole steps.
+        high: The upper end. With a step, the largest number may be smaller; see `last`.
         step: Distance between neighbouring numbers; None if all numbers are allowed.
-        log: Whether small numbers are as important as large ones: positions are logarithmic.
+        log: Whether positions are logarithmic, so that small numbers are as likely as large ones.
     """
 
     low: float
@@ -48,11 +49,11 @@ class Range(ABC):
         """Return all numbers in ascending order, or None if there are infinitely many."""
 
     @abstractmethod
-    def find_position(self, value: float) -> float:
+    def get_position_of(self, value: float) -> float:
         """Return the position of a number, from 0 to 1."""
 
     @abstractmethod
-    def read_position(self, position: float) -> Choice:
+    def get_number_at(self, position: float) -> Choice:
         """Return the number at a position from 0 to 1."""
 
     @abstractmethod
@@ -69,27 +70,28 @@ class Range(ABC):
 
     def sample(self, rng: np.random.Generator) -> Choice:
         """Return a random number of the range."""
-        return self.read_position(rng.random())
+        return self.get_number_at(rng.random())
 
     def mutate(self, value: Choice, rng: np.random.Generator) -> Choice:
-        """Return another number of the range, more likely a near one than a far one."""
-        start = self.find_position(float(value))
+        """Return another number of the range; near numbers are more likely than far ones."""
+        start = self.get_position_of(float(value))
         while True:
             position = start + _MUTATION_STEP * rng.standard_normal()
             if not 0 <= position <= 1:
                 continue
-            mutant = self.read_position(position)
+            mutant = self.get_number_at(position)
             if mutant != value:
                 return mutant
 
-    def list_spread(self) -> list[Choice]:
-        """Return all numbers, or some that are spread over the range if there are many."""
+    def list_representative_values(self) -> list[Choice]:
+        """Return all numbers if they are few, otherwise a selection from the whole range."""
         values = self.list_values()
-        if values is not None and len(values) <= _MAX_SPREAD:
+        if values is not None and len(values) <= _MAX_REPRESENTATIVES:
             return list(values)
-        positions = np.linspace(0, 1, _MAX_SPREAD).tolist()
-        spread = [self.read_position(position) for position in positions]
-        return list(dict.fromkeys(spread))
+        positions = np.linspace(0, 1, _MAX_REPRESENTATIVES).tolist()
+        numbers = [self.get_number_at(position) for position in positions]
+        # Different positions may be rounded to the same number.
+        return list(dict.fromkeys(numbers))
 
 
 class IntRange(Range):
@@ -114,14 +116,14 @@ class IntRange(Range):
     def list_values(self) -> Sequence[int]:
         return self._numbers
 
-    def find_position(self, value: float) -> float:
+    def get_position_of(self, value: float) -> float:
         if self.log:
             low, high = self._get_log_bounds()
             return (log(value) - low) / (high - low)
         numbers = self._numbers
         return (numbers.index(int(value)) + 0.5) / len(numbers)
 
-    def read_position(self, position: float) -> int:
+    def get_number_at(self, position: float) -> int:
         numbers = self._numbers
         if self.log:
             low, high = self._get_log_bounds()
@@ -131,7 +133,8 @@ class IntRange(Range):
         return numbers[index]
 
     def _get_log_bounds(self) -> tuple[float, float]:
-        # With half a number at both ends, the first and the last number get their share.
+        # `get_number_at` rounds, so half a number is added at both ends: otherwise the first and
+        # the last number would be half as likely as they should be.
         return log(self.low - 0.5), log(self.high + 0.5)
 
     def describe(self) -> str:
@@ -149,14 +152,15 @@ class FloatRange(Range):
         """The largest number that is reached in whole steps."""
         if self.step is None:
             return self.high
-        return self._get_grid_value(self._count_steps() - 1)
+        return self._get_grid_value(self._count_values() - 1)
 
     def find(self, value: object) -> float | None:
         if not isinstance(value, int | float) or isinstance(value, bool):
             return None
         # 3 * 0.1 is slightly more than 0.3.
         tolerance = 1e-6 * (self.step or 0.0)
-        # An integer may be too large for a float, so it is compared first. NaN is in no range.
+        # Compared before the conversion, because an integer may be too large for a float. NaN is
+        # in no range.
         if not self.low - tolerance <= value <= self.high + tolerance:
             return None
         number = float(value)
@@ -170,9 +174,9 @@ class FloatRange(Range):
     def list_values(self) -> Sequence[float] | None:
         if self.step is None:
             return None
-        return [self._get_grid_value(index) for index in range(self._count_steps())]
+        return [self._get_grid_value(index) for index in range(self._count_values())]
 
-    def _count_steps(self) -> int:
+    def _count_values(self) -> int:
         assert self.step is not None
         # (0.3 - 0.1) / 0.1 is slightly less than 2.
         return floor((self.high - self.low) / self.step * (1 + 1e-9) + 1e-9) + 1
@@ -181,16 +185,16 @@ class FloatRange(Range):
         assert self.step is not None
         return min(float(f"{self.low + index * self.step:.12g}"), self.high)
 
-    def find_position(self, value: float) -> float:
+    def get_position_of(self, value: float) -> float:
         if self.step is not None:
-            return (round((value - self.low) / self.step) + 0.5) / self._count_steps()
+            return (round((value - self.low) / self.step) + 0.5) / self._count_values()
         if self.log:
             return log(value / self.low) / log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
-    def read_position(self, position: float) -> float:
+    def get_number_at(self, position: float) -> float:
         if self.step is not None:
-            count = self._count_steps()
+            count = self._count_values()
             return self._get_grid_value(min(floor(position * count), count - 1))
         if self.high == self.low:
             return self.low

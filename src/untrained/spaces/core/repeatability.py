@@ -1,8 +1,7 @@
 """Check that the function of a space returns the same network whenever the choices are the same.
 
-A function that uses random numbers or the time, and not only `choose`, can return different
-networks for one architecture. Scores and trainings would belong to networks that cannot be built
-again.
+A function whose result also depends on random numbers or on the time can return different networks
+for one architecture. The network that was scored or trained could then not be built again.
 """
 
 import re
@@ -14,16 +13,16 @@ from torch import nn
 from untrained.spaces.core.choices import Chooser, Decisions, Options
 from untrained.types import Choice, Genes
 
-# With four runs, a function that tosses a coin is found in seven of eight architectures.
+# With four runs, a function that tosses one fair coin is detected with probability 7/8.
 _RUNS = 4
 
 # Runs the function of a space on the meta device. Returns its decisions and the network, or None
-# if the function returns a builder, which is checked where it is called.
+# instead of the network if the function returns a builder. Builders are checked in `Space.build`.
 SpaceRun = Callable[[Chooser], tuple[Decisions, nn.Module | None]]
 
 
 def find_difference(run: SpaceRun, genes: Genes) -> str:
-    """Return how runs of the function of a space with the same choices differ.
+    """Run the function of a space several times with the same choices and compare the results.
 
     Args:
         run: Runs the function with a chooser.
@@ -37,8 +36,8 @@ def find_difference(run: SpaceRun, genes: Genes) -> str:
     def replay(name: str, options: Options) -> Choice:
         value = options.find(values[name]) if name in values else None
         if value is None:
-            # A choice that the first run did not make: this run differs.
-            value = options.list_spread()[0]
+            # The architecture does not have this choice, so the run differs whatever is chosen.
+            value = options.list_representative_values()[0]
         return value
 
     expected_decisions, expected_network = run(replay)
@@ -65,7 +64,7 @@ def _compare_decisions(expected: Decisions, decisions: Decisions) -> str:
 
 
 def compare_networks(expected: nn.Module, network: nn.Module) -> str:
-    """Return how two networks differ in layers and shapes as a phrase; empty if they do not."""
+    """Return the first difference in layers or shapes as a phrase; empty if there is none."""
     lines = zip_longest(_describe_network(expected), _describe_network(network), fillvalue="none")
     for first, second in lines:
         if first != second:
@@ -74,7 +73,7 @@ def compare_networks(expected: nn.Module, network: nn.Module) -> str:
 
 
 def _describe_network(network: nn.Module) -> list[str]:
-    """Return one line per layer and per parameter, which do not depend on the weights."""
+    """Return one line per layer and per parameter. The lines do not depend on the weights."""
     lines = []
     for name, module in network.named_modules():
         settings = module.extra_repr()

@@ -1,8 +1,9 @@
 """A space is a function of choices: `def mynet(choose, task) -> nn.Module` below `@space`.
 
-The function calls `choose(name, options)` any number of times, also in loops and branches, and
-returns the network, or a function without arguments that builds it (then choices can be listed
-without building anything). It raises `InvalidArch("reason")` if choices exclude each other.
+The function calls `choose(name, options)` any number of times, also in loops and branches. It
+returns the network, or a function without arguments that builds the network; in the second case the
+choices can be listed without building anything. It raises `InvalidArch("reason")` if its choices do
+not fit together.
 `choose(name, options, also=more)` accepts more values in a written architecture but never samples
 them. Sampling, mutation, crossover, enumeration, printing and parsing follow from these calls.
 """
@@ -55,15 +56,16 @@ DesignsFunction = Callable[[Task], Mapping[str, str]]
 SPACES: Registry["Space"] = Registry("space")
 DEFAULT_TASK = Task("digits", (3, 32, 32), 10)
 
-# Attempts before an error says that valid architectures are too rare to find.
+# Sampling, mutation and crossover give up after this many invalid architectures.
 _MAX_ATTEMPTS = 10_000
-# Samples with which the function of a user is checked, and networks with which its builder is.
+# The first samples of a user's space, and the first networks that its builders return, are checked
+# for repeatability. This is the number of checks of each kind.
 _CHECKS_PER_SPACE = 3
-# Mutants tried with one changed choice before two choices are changed, and so on.
+# A mutation changes one choice in its first 100 attempts, two choices in the next 100, and so on.
 _ATTEMPTS_PER_CHANGE = 100
 
-# For functions of users: how many samples and how many built networks were checked, by the name of
-# the space with its options.
+# For the functions of users: the number of checked samples and of checked networks, by the name of
+# the space including its options.
 _checked_samples: WeakKeyDictionary[NetworkFunction, Counter[str]] = WeakKeyDictionary()
 _checked_builders: WeakKeyDictionary[NetworkFunction, Counter[str]] = WeakKeyDictionary()
 
@@ -243,7 +245,7 @@ class Space:
         """Check that the builder of a user's function returns the same network again."""
         if not self._begin_check(_checked_builders):
             return
-        # The check must not change the random numbers that come after it.
+        # The check must not change the random numbers that are drawn after it.
         with torch.random.fork_rng(devices=[]), _create_tensors_on("meta"):
             second_network = builder()
         difference = compare_networks(network, second_network)
@@ -251,7 +253,7 @@ class Space:
             raise self._make_repeatability_error(arch, difference)
 
     def _begin_check(self, checks: "WeakKeyDictionary[NetworkFunction, Counter[str]]") -> bool:
-        """Return whether the function of a user needs one more check, and count this check."""
+        """Return whether the function needs another check; if it does, count the check."""
         if self.is_builtin:
             return False
         counter = checks.setdefault(self.network, Counter())
@@ -354,8 +356,8 @@ class Space:
             The suggested architecture.
 
         Raises:
-            InvalidArch: The suggested choices exclude each other. An objective raises
-                `optuna.TrialPruned` then.
+            InvalidArch: The suggested choices do not fit together. Catch it in the objective and
+                raise `optuna.TrialPruned`.
 
         Example:
             >>> import optuna
@@ -374,11 +376,11 @@ class Space:
     def list_scaled(self, arch: Arch) -> list[Arch]:
         """Return the same architecture at every scale, smallest first.
 
-        The choice `scale` takes all of its options, also those that are never sampled, except for
-        those that exclude other choices of the architecture.
+        The choice `scale` takes each of its options, including those that are never sampled.
+        Options that do not fit the other choices of the architecture are skipped.
 
         Raises:
-            UsageError: The space names no such choice, or `arch` does not have it.
+            UsageError: The space has no `scale`, or `arch` does not have this choice.
         """
         options = self._list_scale_options(arch)
         scaled_archs = []
@@ -399,7 +401,7 @@ class Space:
         decisions = self.list_decisions(make_replay_chooser(arch.genes, str(arch)))
         for decision in decisions:
             if decision.name == self.scale:
-                return decision.options.list_spread()
+                return decision.options.list_representative_values()
         choice_list = ", ".join(decision.name for decision in decisions)
         raise UsageError(
             f"space {self.name}: scale={self.scale!r} is not a choice of {arch}; "
@@ -494,7 +496,7 @@ class Space:
     # ------------------------------------------------------------------------------- networks
 
     def build(self, arch: Arch, task: Task | None = None, device: str = "cpu") -> nn.Module:
-        """Build the network of an architecture; weights come from torch's global random state.
+        """Build the network of an architecture, with weights from torch's global random state.
 
         Args:
             arch: An architecture of this space.
@@ -531,10 +533,10 @@ class Space:
         return self.hooks.counts(self, arch, task or self.task)
 
     def known_designs(self, task: Task | None = None) -> dict[str, Arch]:
-        """Return known designs for a task by name; none if the space names none.
+        """Return the known designs of this space for a task, by name; empty if it has none.
 
         Args:
-            task: What they are for; by default the task of the space.
+            task: The task; by default that of the space.
 
         Raises:
             UsageError: A design is not in the space.
@@ -570,7 +572,7 @@ class Space:
 
     # Supernets have different interfaces (`Supernet`, elastic ones), hence `Any`.
     def supernet(self, task: Task | None = None, device: str = "cpu") -> Any:
-        """Build the supernet; `subnet(arch)` of it is the network of `arch` with shared weights.
+        """Build the supernet; its `subnet(arch)` is the network of `arch` with shared weights.
 
         Raises:
             UsageError: The space has no supernet.
@@ -587,7 +589,7 @@ class Space:
         def run(choose: Choose) -> nn.Module | NetworkBuilder:
             with _create_tensors_on(device):
                 result = self.network(choose, task, **dict(self.options))
-            # Checked for every run, because only some branches may return nothing.
+            # Checked in every run, because a function may lack a `return` in one branch only.
             if not callable(result):
                 raise UsageError(
                     f"the function of the space {self.name} returned {show_value(result)} instead "
@@ -600,7 +602,8 @@ class Space:
 
 def _create_tensors_on(device: str) -> AbstractContextManager[object]:
     """Return a context in which new tensors are created on `device`."""
-    # Entering the context takes a seventh of the time to build a network, so skip it if redundant.
+    # Entering the context takes a seventh as long as building a network, so it is skipped if it
+    # would change nothing.
     if torch.get_default_device() == torch.device(device):
         return nullcontext()
     return torch.device(device)
@@ -640,7 +643,7 @@ def space(
 
             * `task`: default task, or a function of the options that returns it.
             * `notation`: object with `format(genes)` and `parse(text)`; default `name=value` pairs.
-            * `canonical`: function that maps genes to the one form of equal architectures.
+            * `canonical`: function that maps the genes of equal architectures to the same genes.
             * `sample`: function `(space, rng) -> Arch`; default: all options equally likely.
             * `mutate`: function `(space, arch, rng) -> Arch`; default: change one choice. Like
               `sample` it may raise `InvalidArch`; then it is called again.

@@ -21,7 +21,7 @@ Mixture = dict[str, Tensor]
 OptionScores = Mapping[str, Sequence[float]]
 # Alternative genes of one architecture; a space accepts one of them.
 EquivalentGenes = tuple[Genes, ...]
-# One alternative within a group of choices: its score and the genes it stands for.
+# One alternative within a group of choices: its score and its genes.
 ScoredGenes = tuple[float, Genes]
 
 
@@ -77,7 +77,8 @@ def rank_combinations(groups: Sequence[Sequence[ScoredGenes]]) -> Iterator[Genes
         for group, position in zip(ranked_groups, positions, strict=True):
             genes.extend(group[position][1])
         yield tuple(genes)
-        # Every other combination follows from a better one by one step in one group.
+        # Each of these successors takes the next alternative in one group. Every combination is the
+        # successor of one that is at least as good, so all of them are reached in order.
         for index, (group, position) in enumerate(zip(ranked_groups, positions, strict=True)):
             successor = (*positions[:index], position + 1, *positions[index + 1 :])
             if position + 1 < len(group) and successor not in seen:

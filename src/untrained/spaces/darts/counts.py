@@ -1,7 +1,7 @@
 """Parameters and multiply-adds of networks of DARTS cells by formula.
 
-Except for the convolutions that preprocess its inputs, every convolution of a cell has an output of
-the size of the cell. The counts are therefore sums over edges, cells and stem.
+All convolutions of a cell have outputs of one size, except for those that preprocess its inputs.
+The counts are therefore sums over edges, cells and the stem.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def _has_unsupported_operation(genotype: Genotype) -> bool:
 
 
 def _list_stem_convs(task: Task, config: DartsConfig) -> tuple[list[CountedConv], list[int]]:
-    """Return the convolutions before the first cell, and the sides of its newer input."""
+    """Return the convolutions of the stem, and the sides of its output."""
     cin, *sides = task.input_shape
     stem_channels = config.stem_channels
     widths = [cin, stem_channels]

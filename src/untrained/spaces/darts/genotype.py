@@ -27,11 +27,11 @@ _LARGE_NODE_COUNT = 5
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """A cell.
+    """The edges and the output of a cell.
 
     Attributes:
         edges: Two edges per node, for nodes 2, 3, ...
-        concat: Nodes that are concatenated to the output.
+        concat: Nodes whose states are concatenated to the output.
     """
 
     edges: tuple[Edge, ...]

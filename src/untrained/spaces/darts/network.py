@@ -1,11 +1,11 @@
 """Networks of DARTS cells: a stem, normal and reduction cells, a classifier.
 
-The channels double in the reduction cells, which are one third and two thirds of the way. A cell
-reads the outputs of the two preceding cells. A 1x1 convolution brings both to the width of the
-cell; a factorised reduction does it where the older output is twice as large. Only the edges from
-these two inputs have a stride. DARTS's code expects one input size (pooling over 7x7 positions, an
-auxiliary tower on 8x8 maps); ours averages over the map of any size, which is the same at that
-size.
+The channels double in the two reduction cells, at one third and two thirds of the depth. A cell
+reads the outputs of the two preceding cells, and a 1x1 convolution brings each of them to the width
+of the cell. If the older output is twice as large as the newer one, a factorised reduction does
+this instead. Only the edges from these two inputs have a stride. DARTS's code expects one
+input size, because it pools over 7x7 positions and has an auxiliary tower for 8x8 maps. Our
+networks average over maps of any size, which gives the same result at the size of DARTS.
 """
 
 from abc import ABC, abstractmethod
@@ -24,8 +24,8 @@ from untrained.spaces.darts.genotype import Genotype, Wiring
 from untrained.spaces.darts.operations import build_operation
 from untrained.types import Task
 
-# An additional argument of cells in a forward pass: the probability of drop path in a final
-# network, the mixture in a supernet.
+# The additional argument of a cell in the forward pass: in a final network the probability of drop
+# path, in a supernet the mixture.
 ContextT = TypeVar("ContextT")
 
 _build_relu_conv_bn = copy_from_template(ReLUConvBN)
@@ -42,8 +42,8 @@ class DartsConfig:
     Attributes:
         channels: Channels of the first cell.
         cells: Number of cells.
-        stem: How often the stem halves the maps: not (`cifar`), once (`tiny_imagenet`) or three
-            times (`imagenet`).
+        stem: One of `STEMS`. `cifar` keeps the size of the images, `tiny_imagenet` halves it once,
+            `imagenet` and `imagenet_search` halve it three times.
         auxiliary: Whether an auxiliary tower follows the second reduction cell.
         drop_path: Probability of dropping an edge in training.
         pooled: Whether maps are halved by max pooling before a reduction cell, so that no edge has
@@ -104,7 +104,7 @@ class CellPosition:
 class DartsCell(nn.Module, ABC, Generic[ContextT]):
     """Two inputs, nodes, and the concatenation of some nodes. Subclasses compute the nodes."""
 
-    # Final cells and the cells of a supernet set it.
+    # Set by the subclasses.
     nodes: range
 
     def __init__(
@@ -223,7 +223,7 @@ class CellNetwork(nn.Module, ABC, Generic[ContextT]):
 
 
 class DartsNetwork(CellNetwork[float]):
-    """The network of a genotype. A training may change `drop_path` at any time."""
+    """The network of a genotype. A training loop may change `drop_path` at any time."""
 
     def __init__(self, genotype: Genotype, task: Task, config: DartsConfig) -> None:
         super().__init__(
@@ -274,8 +274,8 @@ def _list_conv_bn(cin: int, cout: int, stride: int) -> list[nn.Module]:
 class _AuxiliaryTower(nn.Module):
     """The auxiliary classifier, for maps of 8x8 (CIFAR) or 7x7 (ImageNet).
 
-    For ImageNet, DARTS's code omits the second norm, at first by mistake and later to remain
-    comparable. So do we.
+    For ImageNet, DARTS's code has no second norm. Its authors omitted it by mistake and kept it so
+    for comparability. We omit it too.
     """
 
     def __init__(self, channels: int, classes: int, *, imagenet: bool) -> None:
@@ -294,7 +294,7 @@ class _AuxiliaryTower(nn.Module):
         self.classifier = nn.Linear(768, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        # The 2x2 convolution needs two windows of 5 pixels.
+        # The 2x2 convolution needs at least two pooling windows of 5 pixels per side.
         is_small = min(x.shape[-2:]) < 5 + self.stride
         x = self.relu(x)
         if is_small:

@@ -124,7 +124,8 @@ _UNIFORM_SETS: dict[str, tuple[str, ...]] = {
     # The paper lists `none` too, but its decoding never keeps it.
     "darts": OPERATIONS[1:8],
     "darts8": OPERATIONS[:8],
-    # HNAS's sampler takes the first of seven columns for `none` and so misses dil_conv_5x5.
+    # HNAS's sampler mistakes the first of its seven columns for `none`, so it never samples the
+    # last operation, dil_conv_5x5.
     "hnas": OPERATIONS[1:7],
     # S1 to S4: Zela et al., ICLR 2020 (arXiv:1909.09656).
     "s2": ("skip_connect", "sep_conv_3x3"),
@@ -142,7 +143,7 @@ _ABBREVIATIONS = {
     "dil3": "dil_conv_3x3",
     "dil5": "dil_conv_5x5",
 }
-# S1 has two operations per edge. Edges are ordered by node, then by source.
+# S1 has its own two operations for each edge. Edges are ordered by node, then by source.
 _S1 = {
     "normal": """skip dil3, skip dil5, skip dil5, skip sep3, skip dil3, max skip, skip sep3,
         skip sep3, skip dil3, skip sep3, max skip, skip dil3, dil3 dil5, dil3 dil5""",

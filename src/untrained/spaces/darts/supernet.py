@@ -1,11 +1,13 @@
 """Supernets of DARTS cells: all operations everywhere, weighted by a `mixture`.
 
-`supernet.options` are the choices and their options; `supernet.mixture` has a weight for each
-option: uniform at first, later set by a strategy, also to tensors with gradients. An operation of
-weight 0 does not run, and an edge whose weights are all 0 is removed; Zero-Cost-PT uses this to
-score operations and edges. As in DARTS's search network, norms have no affine parameters and a norm
-follows each pooling. `subnet(arch)` is the final network with the weights of the supernet: without
-the norms after pooling, and with its own affine parameters, which are 1 and 0 at first.
+`supernet.options` are the choices and their options. `supernet.mixture` has a weight for each
+option. The weights are uniform at first; strategies change them, also to tensors that require
+gradients. An operation of weight 0 does not run, and an edge whose weights are all 0 is removed;
+Zero-Cost-PT uses this to score operations and edges.
+
+As in DARTS's search network, norms have no affine parameters and a norm follows each pooling.
+`subnet(arch)` is the final network with the weights of the supernet. It has no norms after pooling,
+and it has affine parameters of its own, initialised to 1 and 0.
 """
 
 from abc import abstractmethod
@@ -52,7 +54,7 @@ ScoredPair = tuple[float, Edge, Edge]
 
 
 class SharedCell(DartsCell[Mixture]):
-    """A cell with all operations; subclasses decide which edges share them.
+    """A cell with all operations; subclasses decide which edges share operations.
 
     The context of the forward pass is the mixture.
     """
@@ -65,7 +67,7 @@ class SharedCell(DartsCell[Mixture]):
         self.branches = nn.ModuleDict()
         for node in NODES:
             for source in range(node):
-                choice = self.choice_name(node, source)
+                choice = self.name_edge_choice(node, source)
                 if choice in self.branches:
                     continue
                 stride = position.stride if source < 2 else 1
@@ -83,7 +85,7 @@ class SharedCell(DartsCell[Mixture]):
         share_weights(self.preprocess1, cell.preprocess1)
         for edge, (op, source) in enumerate(cell.wiring.edges):
             node = 2 + edge // 2
-            choice = self.choice_name(node, source)
+            choice = self.name_edge_choice(node, source)
             options = self.options[choice]
             if op not in options:
                 raise UsageError(f"the supernet has no {op} at {choice}, only {', '.join(options)}")
@@ -91,7 +93,7 @@ class SharedCell(DartsCell[Mixture]):
             share_weights(branch, cell.edges[edge])
 
     @abstractmethod
-    def choice_name(self, node: int, source: int) -> str:
+    def name_edge_choice(self, node: int, source: int) -> str:
         """Return the name of the choice that decides the operation from `source` to `node`."""
 
     @staticmethod
@@ -115,18 +117,18 @@ class EdgeCell(SharedCell):
                     choices[f"{kind}{node}<-{source}"] = candidates
         return choices
 
-    def choice_name(self, node: int, source: int) -> str:
+    def name_edge_choice(self, node: int, source: int) -> str:
         return f"{self.kind}{node}<-{source}"
 
     def compute_node(self, node: int, states: list[Tensor], context: Mixture) -> Tensor:
         terms: list[Tensor] = []
         for source in range(node):
-            choice = self.choice_name(node, source)
+            choice = self.name_edge_choice(node, source)
             weights = context[choice]
             if weights.requires_grad or bool(weights.any()):
                 terms.append(self.mix_operations(choice, states[source], context))
         if not terms:
-            # All edges are removed: zeros in the size of the cell.
+            # All edges are removed, so the state is zero, in the size of the cell.
             return torch.zeros_like(states[0][:, :, :: self.stride, :: self.stride])
         return sum(terms[1:], terms[0])
 
@@ -168,7 +170,7 @@ class NodeCell(SharedCell):
                 input_choices[f"{kind}{node}_input"] = tuple(map(str, range(node)))
         return operation_choices | input_choices
 
-    def choice_name(self, node: int, source: int) -> str:
+    def name_edge_choice(self, node: int, source: int) -> str:
         return f"{self.kind}{node}_op"
 
     def compute_node(self, node: int, states: list[Tensor], context: Mixture) -> Tensor:
@@ -176,7 +178,7 @@ class NodeCell(SharedCell):
         x = torch.zeros_like(states[0])
         for weight, state in zip(weights, states, strict=True):
             x = x + weight * state
-        return self.mix_operations(self.choice_name(node, 0), x, context)
+        return self.mix_operations(self.name_edge_choice(node, 0), x, context)
 
     @staticmethod
     def score_pairs(
@@ -184,8 +186,8 @@ class NodeCell(SharedCell):
     ) -> Iterator[ScoredPair]:
         """Score pairs like NASI: two operations and two inputs are kept.
 
-        The paper does not say which operation gets which input. Here the better operation gets the
-        better input.
+        The paper does not say which input belongs to which operation. Here the better operation
+        reads the better input.
         """
         ops = _sort_options(options, scores, f"{kind}{node}_op")
         inputs = _sort_options(options, scores, f"{kind}{node}_input")

@@ -1,11 +1,11 @@
-"""The cells of NAS-Bench-101 as graphs: pruning, canonical form, official hash, channels. No torch.
+"""The cells of NAS-Bench-101 as graphs: pruning, canonical form, official hash, channels.
 
 A `CellSpec` is what the benchmark calls a ModelSpec: an upper triangular 0/1 matrix and one
 operation per vertex. The first vertex is the input, the last one the output. Cells that differ only
-in the order of their vertices are the same cell. The benchmark trained one of them, the first in
-the order in which its authors enumerated all graphs; `find_canonical_form` returns that one. The
-order matters: where channels do not divide evenly, earlier vertices get one more, so the order
-decides the number of parameters.
+in the order of their vertices are isomorphic, and count as one cell. Of these, the benchmark
+trained the first in the order in which its authors enumerated all graphs; `find_canonical_form`
+returns it. The order of the vertices still matters for the network: where channels do not divide
+evenly, earlier vertices get one more, so the number of parameters depends on the order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ class CellSpec:
 
 
 def make_spec(edges: Sequence[tuple[int, int]], inner_ops: Sequence[str]) -> CellSpec:
-    """Return the cell with these edges; `inner_ops` are the operations without the two ends."""
+    """Return the cell with these edges; `inner_ops` are without the input and the output."""
     vertex_count = len(inner_ops) + 2
     rows = [[0] * vertex_count for _ in range(vertex_count)]
     for source, target in edges:
@@ -72,7 +72,7 @@ def find_used_vertices(matrix: Matrix) -> list[int]:
 
 
 def select_vertices(spec: CellSpec, vertices: Sequence[int]) -> CellSpec:
-    """Return the cell of these vertices only, in this order."""
+    """Return the cell that consists of these vertices, in this order."""
     rows = []
     for source in vertices:
         rows.append(tuple(spec.matrix[source][target] for target in vertices))
@@ -103,7 +103,10 @@ def find_canonical_form(spec: CellSpec) -> CellSpec:
 
 @cache
 def _find_best_orders(matrix: Matrix) -> tuple[tuple[int, ...], ...]:
-    """Return all orders of the vertices for which the matrix has the lowest number."""
+    """Return all orders of the vertices for which the matrix has the lowest number.
+
+    The authors number matrices by reading their upper triangles as binary numbers.
+    """
     last = len(matrix) - 1
     edges = _list_edges(matrix)
     orders_by_number: dict[int, list[tuple[int, ...]]] = {}
@@ -130,15 +133,16 @@ def _list_edges(matrix: Matrix) -> list[tuple[int, int]]:
 
 
 def _compute_edge_bit(source: int, target: int) -> int:
-    """Return the bit of an edge in the authors' number of a matrix, which goes by columns."""
+    """Return the bit of an edge in the number of a matrix, which is read column by column."""
     return source + target * (target - 1) // 2
 
 
 def compute_hash(spec: CellSpec) -> str:
-    """Return the hash of the benchmark for a pruned cell; isomorphic cells have the same.
+    """Return the hash of a pruned cell as the benchmark computes it.
 
-    In each round, every vertex hashes the hashes of its neighbours; there are as many rounds as
-    vertices.
+    Isomorphic cells have the same hash. Each vertex starts with a hash of its degrees and its
+    operation. In each round it is combined with the hashes of the neighbours; there are as many
+    rounds as vertices.
     """
     labels = {op: number for number, op in enumerate(OPS)}
     labels[INPUT] = -1
@@ -206,10 +210,11 @@ def sample_spec(rng: np.random.Generator, max_vertices: int = MAX_VERTICES) -> C
 
 @cache
 def _list_matrix_numbers(vertex_count: int) -> tuple[int, ...]:
-    """Return the numbers of all matrices with enough and not too many edges.
+    """Return the numbers of all matrices of pruned cells with at most `MAX_EDGES` edges.
 
-    Every vertex but the output has an outgoing edge and every vertex but the input an incoming one,
-    which puts all vertices on a path. All numbers are tested at once, bit by bit.
+    In a pruned cell, every vertex except the output has an outgoing edge and every vertex except
+    the input has an incoming one, so all vertices are on a path from input to output. All numbers
+    are tested at once with bit masks.
     """
     pairs = _list_pairs(vertex_count)
     numbers = np.arange(1 << len(pairs), dtype=np.int32)
@@ -235,7 +240,7 @@ def _make_numbered_spec(number: int, inner_ops: Sequence[str]) -> CellSpec:
 
 
 def _list_pairs(vertex_count: int) -> list[tuple[int, int]]:
-    """Return all possible edges (source, target), by target."""
+    """Return all possible edges (source, target), ordered by target."""
     return [(source, target) for target in range(vertex_count) for source in range(target)]
 
 

@@ -32,8 +32,8 @@ def build_vertex_operation(op: str, width: int) -> nn.Module:
 class Cell101(nn.Module):
     """A pruned cell from `cin` to `cout` channels.
 
-    The input is projected for every vertex that reads it, and added after the inner tensors. Inner
-    vertices that feed the output are concatenated.
+    Each vertex that reads the input has its own projection of it, which is added to the tensors of
+    inner vertices. For the output, the inner vertices that feed it are concatenated first.
     """
 
     def __init__(self, spec: CellSpec, cin: int, cout: int) -> None:

@@ -2,16 +2,16 @@
 
 A cell has up to 7 vertices, which carry the operations, and up to 9 edges. It is written as its
 matrix, row by row, and its operations:
-`0110/0001/0001/0000+input,conv3x3-bn-relu,maxpool3x3,output`. A cell that is typed may have unused
-vertices and any order; a cell that is printed is pruned and in the order that the benchmark trained
-(see `graph.py`), so isomorphic cells are equal. The digits of public tables are accepted too,
-`0110...0+0421...`: 49 of the matrix, then 7 of operations (0 input, 1 output, 2 max pooling, 3
-convolution 1x1, 4 convolution 3x3).
+`0110/0001/0001/0000+input,conv3x3-bn-relu,maxpool3x3,output`. Parsed cells may have unused
+vertices, and their vertices may be in any order. Printed cells are pruned, with the vertices in the
+order that the benchmark trained (see `graph.py`), so isomorphic cells are equal. The format of
+public tables is accepted too: `0110...0+0421...` are 49 digits of the matrix and 7 digits of
+operations (0 input, 1 output, 2 max pooling, 3 convolution 1x1, 4 convolution 3x3).
 
-The network is that of the benchmark: post-activation blocks, a 1x1 projection on every edge from
-the input of the cell, inner tensors truncated where they are wider than their reader, the output a
-concatenation. Batch norm has the momentum of the TensorFlow original (0.997 there is 0.003 in
-torch; NASBench-PyTorch uses 0.997). Weights have torch's default initialisation.
+The network is that of the benchmark. Its blocks end with the ReLU. Every edge from the input of a
+cell has a 1x1 projection, tensors that are wider than the vertex that reads them are truncated, and
+the output is a concatenation. Batch norm has the momentum of the TensorFlow original (0.997 there
+is 0.003 in torch; NASBench-PyTorch uses 0.997). Weights have torch's default initialisation.
 """
 
 from collections.abc import Sequence
@@ -108,13 +108,16 @@ def _check_spec(text: str, spec: CellSpec) -> None:
         allowed: tuple[str, ...] = OPS
         if vertex == 0:
             allowed = (INPUT,)
-        # A cell of one vertex cannot be both: the last rule wins.
+        # In a cell of one vertex, both conditions hold, and the vertex must be the output.
         if vertex == last:
             allowed = (OUTPUT,)
         if op not in allowed:
             raise make_parse_error(text, position, " or ".join(allowed))
         # Names are separated by commas, digits are not.
-        position += len(op) + 1 if "," in text else 1
+        if "," in text:
+            position += len(op) + 1
+        else:
+            position += 1
     is_square = len(spec.matrix) == len(spec.ops)
     if not is_square or _has_edge_below_diagonal(spec):
         raise UsageError(f"{text}: the matrix must be square with ones above the diagonal only")
@@ -159,7 +162,7 @@ def _list_genes(spec: CellSpec, numbers: Sequence[int] = ()) -> Genes:
 
     Args:
         spec: A pruned cell.
-        numbers: Numbers from 1 to 5 for its inner vertices; by default 1, 2, ...
+        numbers: Which of the five inner vertices its inner vertices become; by default 1, 2, ...
     """
     inner_ops = spec.ops[1:-1]
     inner_numbers = numbers or range(1, len(inner_ops) + 1)
@@ -194,7 +197,7 @@ def _make_genes_canonical(genes: Genes) -> Genes:
 
 
 def get_spec(arch: Arch) -> CellSpec:
-    """Return matrix and operations of an architecture: pruned, in canonical order."""
+    """Return the pruned cell of an architecture, in canonical order."""
     return _make_pruned_spec(arch.genes)
 
 
@@ -217,8 +220,9 @@ def _sample_arch(space: Space, rng: np.random.Generator) -> Arch:
 def _mutate_arch(space: Space, arch: Arch, rng: np.random.Generator) -> Arch:
     """Mutate like the benchmark's code.
 
-    Every edge flips with probability 1/7, every operation changes with probability 1/5. Unused
-    vertices get random numbers, so that they can be used again.
+    Every edge flips with probability 1/7, every operation changes with probability 1/5. The
+    vertices of the cell are placed at random among the five inner vertices, so that a mutation can
+    add the others anywhere.
     """
     spec = get_spec(arch)
     inner_count = MAX_VERTICES - 2
@@ -227,8 +231,9 @@ def _mutate_arch(space: Space, arch: Arch, rng: np.random.Generator) -> Arch:
     values = dict(_list_genes(spec, numbers))
     edges = []
     for pair in _PAIRS:
+        has_edge = bool(values[_name_edge(*pair)])
         is_flipped = rng.random() < 1 / MAX_VERTICES
-        if values[_name_edge(*pair)] != is_flipped:
+        if has_edge != is_flipped:
             edges.append(pair)
     ops = []
     for vertex in _INNER_VERTICES:

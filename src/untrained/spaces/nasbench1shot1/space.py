@@ -1,18 +1,17 @@
 """NAS-Bench-1Shot1 (Zela et al., ICLR 2020; arXiv:2001.10422): three subsets of NAS-Bench-101.
 
-They are chosen so that a supernet can contain them. Each of four or five nodes, and the output, has
-a fixed number of parents. A cell is written like those of NAS-Bench-101, with the seven vertices of
-public tables: spaces 1 and 2 have four nodes and an idle vertex before the output. Networks are
-those of NAS-Bench-101 with the nodes in the given order.
+The subsets are chosen so that a supernet can contain them. Each of four or five nodes, and the
+output, has a fixed number of parents. A cell is written like those of NAS-Bench-101, with the seven
+vertices of public tables: spaces 1 and 2 have four nodes and an unused vertex before the output.
+Networks are those of NAS-Bench-101 with the nodes in the given order.
 
-The option `members` decides which cells there are:
-- `listed`: the 2,487, 3,609 and 24,066 of the paper. Its code lists cells without loose ends, that
-  is without nodes that feed nothing, but follows only the last parent. The result is the cells
-  whose nodes form a chain.
-- `tight`: all cells without loose ends, which is what the same code samples: 3,702, 12,474 and
-  135,900.
-- `loose`: all nodes have parents, and loose ends are pruned when the network is built: 14,580,
-  29,160 and 1,312,200 (the paper says 6,240, 29,160 and 363,648; its code generates ours).
+A loose end is a node that feeds nothing. The option `members` decides which cells a space contains:
+- `listed`: the 2,487, 3,609 and 24,066 cells that the paper lists. Its code is meant to list the
+  cells without loose ends, but follows only the last parent of each node, so it finds only the
+  cells whose nodes form a chain.
+- `tight`: all cells without loose ends: 3,702, 12,474 and 135,900. The same code samples these.
+- `loose`: cells may have loose ends, which are pruned when the network is built: 14,580, 29,160 and
+  1,312,200. The paper says 6,240, 29,160 and 363,648; its code generates our numbers.
 """
 
 from collections.abc import Callable
@@ -53,7 +52,7 @@ S3 = (1, 1, 1, 2, 2, 2)
 _PARENT_COUNTS = {"nasbench1shot1_s1": S1, "nasbench1shot1_s2": S2, "nasbench1shot1_s3": S3}
 
 # The operation of unused vertices in tables.
-IDLE = "conv1x1-bn-relu"
+IDLE_OP = "conv1x1-bn-relu"
 _MEMBERS = ("listed", "tight", "loose")
 
 
@@ -76,7 +75,7 @@ def _choose_genes(choose: Choose, parent_counts: ParentCounts, members: str) -> 
         genes.append((name, value))
         parents = _split_nodes(value)
         used |= set(parents)
-        # In a chain, the next lower node that is used is a parent of this one.
+        # In a chain, the highest used node below this one is one of its parents.
         next_used = max(vertex for vertex in used if vertex < node)
         if members == "listed" and max(parents) < next_used:
             raise InvalidArch(
@@ -103,7 +102,7 @@ def _name_parent_choice(node: int, parent_counts: ParentCounts) -> str:
 
 
 def _split_nodes(value: Choice) -> list[int]:
-    """Return the nodes of `0+1`; of an empty text none."""
+    """Return the nodes of a text such as `0+1`; an empty list for an empty text."""
     return [int(node) for node in str(value).split("+") if node]
 
 
@@ -120,7 +119,7 @@ def _make_full_spec(genes: Genes, parent_counts: ParentCounts) -> CellSpec:
         parents = values.get(_name_parent_choice(node, parent_counts), "")
         for parent in _split_nodes(parents):
             edges.append((parent, vertex))
-    ops = [str(values.get(f"op{vertex}", IDLE)) for vertex in range(1, MAX_VERTICES - 1)]
+    ops = [str(values.get(f"op{vertex}", IDLE_OP)) for vertex in range(1, MAX_VERTICES - 1)]
     return make_spec(edges, ops)
 
 
@@ -153,7 +152,7 @@ class Nasbench1Shot1Notation:
 
 
 def _remove_idle_vertex(spec: CellSpec, output: int) -> CellSpec:
-    """Remove the vertex before the output that spaces 1 and 2 have in tables, if it is there."""
+    """Remove the unused vertex before the output that cells of spaces 1 and 2 have in tables."""
     has_room = len(spec.ops) == output + 2 == MAX_VERTICES
     if not has_room or spec.sources(output) or spec.targets(output):
         return spec
@@ -167,7 +166,7 @@ def get_full_spec(arch: Arch) -> CellSpec:
 
 
 def get_spec(arch: Arch) -> CellSpec:
-    """Return the cell of NAS-Bench-101: pruned, vertices in the given order."""
+    """Return the pruned cell, as in NAS-Bench-101, with its vertices in the given order."""
     return prune_spec(get_full_spec(arch))
 
 
@@ -175,13 +174,13 @@ def get_spec(arch: Arch) -> CellSpec:
 
 
 def _choose_network(
-    choose: Choose, task: Task, parent_counts: ParentCounts, *, members: str, **shape: int
+    choose: Choose, task: Task, parent_counts: ParentCounts, *, members: str, **network_options: int
 ) -> NetworkBuilder:
     if members not in _MEMBERS:
         raise UsageError(f"members must be one of {', '.join(_MEMBERS)}, not {members!r}")
     genes = _choose_genes(choose, parent_counts, members)
     spec = prune_spec(_make_full_spec(genes, parent_counts))
-    return partial(NASBench101, spec, task, **shape)
+    return partial(NASBench101, spec, task, **network_options)
 
 
 def _draw_arch(arch: Arch) -> CellGraph:
@@ -189,9 +188,9 @@ def _draw_arch(arch: Arch) -> CellGraph:
 
 
 def _count_arch(space: Space, arch: Arch, task: Task) -> Counts | None:
-    shape = dict(space.options)
-    shape.pop("members", None)
-    return count_network(get_spec(arch), task, **shape)
+    network_options = dict(space.options)
+    network_options.pop("members", None)
+    return count_network(get_spec(arch), task, **network_options)
 
 
 def _make_space_decorator(
@@ -203,12 +202,14 @@ def _make_space_decorator(
     def compute_size(members: str = "listed", **_: int) -> int:
         return sizes[members]
 
-    def build_supernet(task: Task, members: str = "listed", **shape: int) -> Supernet1Shot1:
+    def build_supernet(
+        task: Task, members: str = "listed", **network_options: int
+    ) -> Supernet1Shot1:
         parent_options = {}
         for node in range(1, len(parent_counts) + 1):
             name = _name_parent_choice(node, parent_counts)
             parent_options[name] = _list_parent_options(node, parent_counts)
-        return Supernet1Shot1(parent_options, get_full_spec, task, **shape)
+        return Supernet1Shot1(parent_options, get_full_spec, task, **network_options)
 
     return space(
         task=Task("cifar10", (3, 32, 32), 10),

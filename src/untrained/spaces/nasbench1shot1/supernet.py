@@ -1,9 +1,9 @@
 """The supernet of NAS-Bench-1Shot1: every node has all operations, all as wide as the cell.
 
 The width of a node depends on the architecture, so a subnet uses the leading channels of the shared
-weights. The mixture is the network of the cell with all edges: nodes are concatenated, as in the
-authors' one-shot model, and the widths follow from that. It is a relaxation: with one-hot weights
-its nodes are narrower than those of the subnet.
+weights. The mixture is computed in a cell with all edges. There, as in the authors' one-shot model,
+the output concatenates all nodes, so they are narrower than in most subnets. The mixture is
+therefore a relaxation: even with one-hot weights it differs from the subnet.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,9 +51,9 @@ class Supernet1Shot1(Skeleton101):
 
     Args:
         parent_options: The choices of parents.
-        make_full_spec: Returns the seven vertices of an architecture.
+        make_full_spec: Returns the cell of an architecture with all seven vertices.
         task: Input channels and number of classes.
-        **shape: `channels`, `stacks` and `cells` of the network.
+        **network_options: `channels`, `stacks` and `cells` of the network.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class Supernet1Shot1(Skeleton101):
         parent_options: ParentOptions,
         make_full_spec: Callable[[Arch], CellSpec],
         task: Task,
-        **shape: int,
+        **network_options: int,
     ) -> None:
         op_options = {f"op{node}": OPS for node in range(1, len(parent_options))}
         options = parent_options | op_options
         option_counts = {name: len(choice_options) for name, choice_options in options.items()}
         mixture = make_uniform_mixture(option_counts)
-        super().__init__(partial(_MixedCell101, parent_options, mixture), task, **shape)
+        super().__init__(partial(_MixedCell101, parent_options, mixture), task, **network_options)
         self.options = options
         self.mixture = mixture
         self._make_full_spec = make_full_spec
         self._task = task
-        self._shape = shape
+        self._network_options = network_options
         self._parent_choices = tuple(parent_options)
 
     def subnet(self, arch: Arch) -> NASBench101:
@@ -80,7 +80,7 @@ class Supernet1Shot1(Skeleton101):
         full_spec = self._make_full_spec(arch)
         used_vertices = find_used_vertices(full_spec.matrix)
         with torch.device("meta"):
-            network = NASBench101(prune_spec(full_spec), self._task, **self._shape)
+            network = NASBench101(prune_spec(full_spec), self._task, **self._network_options)
         for own_layer, layer in zip(self.layers, network.layers, strict=True):
             if isinstance(own_layer, _MixedCell101) and isinstance(layer, Cell101):
                 own_layer.share_operations(layer, used_vertices)
@@ -138,7 +138,7 @@ class _MixedCell101(nn.Module):
 
         Args:
             cell: The cell.
-            vertices: For each of its vertices the number among seven.
+            vertices: The number of each of its vertices among all seven.
         """
         for name, block in cell.project.items():
             # The output is the last vertex here, but vertex 6 of the seven in tables.
@@ -193,7 +193,8 @@ def _run_leading_channels(block: nn.Module, width: int, x: Tensor) -> Tensor:
     leading_sizes = (width, x.shape[1])
     views = {}
     for name, tensor in tensors.items():
-        # A scalar buffer gets no slice, a vector one, a convolution two.
+        # A scalar buffer is not sliced, a vector in its only dimension, a convolution in its first
+        # two.
         slices = tuple(slice(size) for size in leading_sizes[: tensor.ndim])
         views[name] = tensor[slices]
     out: Tensor = functional_call(block, views, (x,))

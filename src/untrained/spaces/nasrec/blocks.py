@@ -1,13 +1,14 @@
 """The choices of a NASRec block as an object, as genes and as text.
 
 A block is written as its two operators, each with its inputs in brackets and its output size,
-followed by what connects the two streams. Blocks are separated by semicolons:
+followed by the connections between the two streams, `fm` and `interact`. Blocks are separated by
+semicolons:
 
     linear-2d(0)512 transformer(0)48 fm; sigmoid-gating(1,0)64 linear-3d(0+1)16 interact; ...
 
-Input 0 is the table itself, input 1 the output of the first block. `0+1` are two inputs joined,
-`1,0` are left and right. The authors' JSON, `{"micro": [...], "macro": [...]}`, is accepted too;
-inputs that an operator does not use are dropped.
+Input 0 is the table itself, input 1 the output of the first block. `0+1` is the concatenation of
+two inputs; `1,0` are the left and the right input. The authors' JSON, `{"micro": [...], "macro":
+[...]}`, is accepted too; inputs that an operator does not use are dropped.
 """
 
 import json
@@ -19,7 +20,8 @@ from typing import Any
 from untrained.spaces.core.notation import make_parse_error
 from untrained.types import Choice, Genes
 
-# These operators read two dense inputs, left and right. The others read any number, joined.
+# These operators read two dense inputs, left and right. The others concatenate any number of
+# inputs.
 PAIRED_OPERATORS = ("sigmoid-gating", "sum")
 _BLOCK_PATTERN = re.compile(
     r"\s*(?P<dense>[a-z0-9-]+)\((?P<dense_from>[0-9+,]+)\)(?P<dense_dim>[0-9]+)"
@@ -35,7 +37,7 @@ class BlockSpec:
 
     Attributes:
         dense_op: Name of the dense operator.
-        dense_from: Its inputs: left and right for an operator of two, else in ascending order.
+        dense_from: Its inputs: left and right for a paired operator, else in ascending order.
         dense_dim: Width of the dense output.
         sparse_op: Name of the sparse operator.
         sparse_from: Its inputs in ascending order.
@@ -55,7 +57,7 @@ class BlockSpec:
 
     @classmethod
     def from_genes(cls, values: Mapping[str, Choice], index: int) -> "BlockSpec":
-        """Return block number `index` of these choices."""
+        """Return block `index` of an architecture with these values."""
         dense_op = str(values[f"dense{index}"])
         if dense_op in PAIRED_OPERATORS:
             left = int(values[f"left{index}"])
@@ -90,7 +92,7 @@ class BlockSpec:
         return " ".join(words)
 
     def list_genes(self, index: int) -> Genes:
-        """Return the genes of this block as block number `index`."""
+        """Return the genes of this block if it is block `index` of an architecture."""
         inputs: Genes
         if self.dense_op in PAIRED_OPERATORS:
             left = self.dense_from[0]
@@ -114,7 +116,7 @@ BlockSpecs = tuple[BlockSpec, ...]
 
 
 def join_inputs(inputs: Iterable[int]) -> str:
-    """Write joined inputs: `0+1`."""
+    """Write concatenated inputs: `0+1`."""
     return "+".join(map(str, inputs))
 
 
@@ -214,7 +216,7 @@ def _parse_blocks(text: str) -> list[BlockSpec]:
 
 
 def _parse_dense_inputs(text: str, position: int, match: re.Match[str]) -> tuple[int, ...]:
-    """Read `1,0` for an operator of two inputs, `0+1` for any other."""
+    """Read `1,0` for a paired operator, `0+1` for any other."""
     is_paired = match["dense"] in PAIRED_OPERATORS
     separator = "," if is_paired else "+"
     inputs = match["dense_from"].split(separator)

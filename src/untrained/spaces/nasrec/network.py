@@ -1,18 +1,19 @@
-"""The network of a NASRec architecture: rows of a table to logits, block by block.
+"""The network of a NASRec architecture, which turns rows of a table into logits.
 
-Two streams run through it: dense tensors (B, D), at first the dense columns, and sparse ones
-(B, T, e), at first one embedding per column of identifiers. A block reads some of the earlier
-tensors of both streams and adds one tensor to each. The head reads the two tensors of the last
-block.
+The network has two streams of tensors. Dense tensors have the shape (B, D); the first one contains
+the dense columns. Sparse tensors have the shape (B, T, e); the first one contains an embedding for
+each column of identifiers. A block reads some of the earlier tensors of both streams and appends
+one tensor to each stream. The head reads the two tensors of the last block.
 
 Special cases in the authors' code, and what we do:
 * A factorisation machine whose output is as wide as a token has no projection. The authors build
-  its norm and never use it. We do not build it: 2 e parameters fewer per such block.
-* The tokens that a block makes of its dense output exclude what its factorisation machine adds,
-  except where that output is 8 e wide, so that it needs no projection: there an in-place sum
-  includes it. We reproduce this.
-* Avazu has no dense column; the authors add one of zeros. We do so for any table without a dense
-  column.
+  the norm of that projection and never use it. We do not build it, so each such block has 2 e
+  parameters less.
+* A block cuts its dense output into tokens before its factorisation machine is added. If the dense
+  output is 8 e wide, it needs no projection to tokens, and then an in-place sum in the authors'
+  code changes the tokens too. We reproduce this.
+* Avazu has no dense column, so the authors add a column of zeros. We do this for every table
+  without a dense column.
 """
 
 from collections.abc import Sequence
@@ -25,8 +26,8 @@ from untrained.spaces.nasrec.blocks import BlockSpec, BlockSpecs
 from untrained.spaces.nasrec.operators import (
     DENSE_OPERATORS,
     HEADS,
+    INTERACT_TOKENS,
     SPARSE_OPERATORS,
-    TOKENS,
     FactorizationMachine,
     GlorotEmbedding,
     GlorotLinear,
@@ -38,7 +39,7 @@ from untrained.types import Task
 
 
 class NasrecNetwork(nn.Module):
-    """Rows (B, columns) to logits (B, classes)."""
+    """Turns rows (B, columns) into logits (B, classes)."""
 
     def __init__(self, specs: BlockSpecs, task: Task, embed: int, norms: bool = True) -> None:
         super().__init__()
@@ -81,7 +82,7 @@ class NasrecNetwork(nn.Module):
 def count_output_tokens(spec: BlockSpec) -> int:
     """Return the tokens of the sparse output of a block."""
     if spec.interact:
-        return spec.sparse_dim + TOKENS
+        return spec.sparse_dim + INTERACT_TOKENS
     return spec.sparse_dim
 
 
@@ -95,11 +96,11 @@ def remove_layer_norms(module: nn.Module) -> None:
 
 
 class TableStem(nn.Module):
-    """A row to its dense columns (B, D) and to one token per identifier (B, T, e).
+    """Split rows into dense columns (B, D) and embed their identifiers as tokens (B, T, e).
 
-    Identifiers are whole numbers stored as floats. A number beyond the vocabulary wraps around, and
-    no gradient flows through it: a proxy may feed any real numbers, and an index out of range
-    would crash a GPU.
+    Identifiers are whole numbers stored as floats. Other numbers are rounded, and those outside of
+    the vocabulary wrap around, because a proxy may pass any real numbers and an index out of range
+    would crash the GPU process. Identifiers have no gradient.
     """
 
     def __init__(self, task: Task, embed: int) -> None:
@@ -134,7 +135,7 @@ class TableStem(nn.Module):
 
 
 class NasrecBlock(nn.Module):
-    """A block.
+    """A block of a network or of a supernet.
 
     Args:
         ops: Operators by name; a spec selects two of them.
@@ -152,7 +153,7 @@ class NasrecBlock(nn.Module):
 
     @classmethod
     def from_spec(cls, spec: BlockSpec, size: OperatorSize) -> "NasrecBlock":
-        """Return a block with only what the spec needs."""
+        """Return a block that contains only what the spec uses."""
         ops = {
             spec.dense_op: DENSE_OPERATORS[spec.dense_op](size),
             spec.sparse_op: SPARSE_OPERATORS[spec.sparse_op](size),
@@ -162,7 +163,9 @@ class NasrecBlock(nn.Module):
             fm = FactorizationMachine(size)
         interact = None
         if spec.interact:
-            interact = build_projection(size.output_width, TOKENS * size.embed, elastic=False)
+            interact = build_projection(
+                size.output_width, INTERACT_TOKENS * size.embed, elastic=False
+            )
         return cls(ops, fm, interact)
 
     def forward(
@@ -173,7 +176,7 @@ class NasrecBlock(nn.Module):
         dense_mask: Tensor | None = None,
         sparse_mask: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """Return the dense and the sparse output, and for `interact` the dense one as tokens."""
+        """Return the dense output, the sparse output and, with `interact`, further tokens."""
         dense_out = apply_mask(self.ops[spec.dense_op](dense, tokens), dense_mask)
         sparse_out = self.ops[spec.sparse_op](tokens, sparse_mask)
         total = dense_out
@@ -182,8 +185,8 @@ class NasrecBlock(nn.Module):
         if not spec.interact or self.interact is None:
             return total, sparse_out
         if isinstance(self.interact, nn.Identity):
-            # The in-place sum of the authors' code; see the docstring of this module.
+            # Reproduces the in-place sum of the authors' code; see the docstring of this module.
             dense_tokens = total
         else:
             dense_tokens = self.interact(dense_out)
-        return total, sparse_out, dense_tokens.reshape(len(dense_tokens), TOKENS, -1)
+        return total, sparse_out, dense_tokens.reshape(len(dense_tokens), INTERACT_TOKENS, -1)

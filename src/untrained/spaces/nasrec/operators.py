@@ -5,8 +5,8 @@ D' and T' the output sizes. Dense tensors are (B, D), sparse ones (B, T, e).
 
 As in the authors' code, a projection is omitted if its input already has the output width. The
 layers that read the inputs of a block are always called `reads_dense` or `reads_tokens`; the
-supernet relies on these names to find the columns of each input. Initial weights are the authors':
-Glorot initialisation, and 0.17 for the norms of the transformer.
+supernet relies on these names to find the columns of each input. As in the authors' code, weights
+have Glorot initialisation, and the norms of the transformer start at 0.17.
 """
 
 from collections import OrderedDict
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 HEADS = 8
-# A dense tensor is cut into this many tokens when it joins the sparse ones.
-TOKENS = 8
+# If a block has `interact`, its dense output is cut into this many tokens.
+INTERACT_TOKENS = 8
 _TRANSFORMER_NORM_INIT = 0.17
 
 
@@ -34,7 +34,8 @@ class OperatorSize:
         output_width: D', the width of the dense output.
         output_tokens: T', the number of tokens of the sparse output.
         embed: e, the width of a token.
-        elastic: Whether smaller sizes will be cut out, so that no projection may be omitted.
+        elastic: Whether smaller operators share these weights, as in a supernet. Then no projection
+            is omitted.
     """
 
     dense: tuple[int, ...]
@@ -66,7 +67,7 @@ class Projection(nn.Sequential):
 
 
 def build_projection(cin: int, cout: int, elastic: bool) -> nn.Module:
-    """Return a projection, or the identity if the widths are equal and never change."""
+    """Return a projection, or the identity if the widths are equal and the layer is not elastic."""
     if elastic or cin != cout:
         return Projection(cin, cout)
     return nn.Identity()
@@ -96,7 +97,7 @@ class Linear2d(nn.Module):
 
 
 class DotProduct(nn.Module):
-    """norm(W p), where p are the products of all pairs of k + 1 vectors.
+    """norm(W p), where p are the dot products of all pairs among k + 1 vectors.
 
     One vector comes from the dense inputs and k from the tokens; k = sqrt(2 D'), so that there are
     about D' pairs.
@@ -154,7 +155,10 @@ class Sum(nn.Module):
 
 
 def _build_output_layer(cin: int, size: OperatorSize, bias: bool) -> nn.Module:
-    """Return a linear layer or the identity; unlike in `build_projection` the norm always stays."""
+    """Return a linear layer or the identity, without the norm of `build_projection`.
+
+    The norm of these operators is never omitted, so they build it themselves.
+    """
     if size.elastic or cin != size.output_width:
         return GlorotLinear(cin, size.output_width, bias)
     return nn.Identity()

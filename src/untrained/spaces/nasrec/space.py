@@ -1,24 +1,25 @@
 """NASRec (Zhang et al., WWW 2023; arXiv:2207.07187): networks for click-through-rate prediction.
 
-Seven blocks, each with one dense and one sparse operator, their output sizes, the earlier outputs
-that they read (up to four of each kind), and connections between the two streams. `nasrec_small`
-has two dense operators and one sparse one, `nasrec_full` four and two. SiGeo (arXiv:2311.13169)
-searches both. The notation is described in `blocks.py`, the network and the special cases of the
-authors' code in `network.py`, the supernets in `supernet.py`.
+An architecture has seven blocks. Each block chooses one dense and one sparse operator, their output
+sizes, the earlier outputs that they read (up to four of each kind), and the connections between the
+two streams. `nasrec_small` offers two dense operators and one sparse operator, `nasrec_full` four
+and two. SiGeo (arXiv:2311.13169) searches both. `blocks.py` describes the notation, `network.py`
+the network and the special cases of the authors' code, `supernet.py` the supernets.
 
 The default task is Criteo's: 13 dense columns and 26 columns of identifiers (with small
 vocabularies here). Other tables with identifiers work too: the columns follow from the task.
 
 Differences from the authors' code:
-* An architecture only contains what its network uses: operators of two inputs have left and right,
-  others have joined inputs. The authors always sample all of these, so theirs may differ in text
-  and be the same network.
-* A mutation samples one key of one block again, with probability 1/2 one of the wiring, as theirs
-  does. If nothing changes (the same value, or an input that is not used), it is repeated. Inputs
-  that a new operator needs are sampled as usual: first how many, then which.
+* An architecture only contains choices that its network uses: a left and a right input for paired
+  operators, concatenated inputs for the others. The authors' code always samples both, so two of
+  their architectures with different text may be the same network.
+* A mutation samples one choice of one block again, with probability 1/2 one about the wiring, as in
+  the authors' code. If this changes nothing (because the value is the same or the input is not
+  used), the mutation is repeated. If a new operator needs other inputs, first their number is
+  sampled and then the inputs.
 * `norms=False` removes all layer norms. On synthetic clicks with planted interactions most networks
   are better without them; the reason is unknown (dev/LOG.md).
-* `variant="published"` concerns the supernet only; see there.
+* `variant="published"` only changes the supernet; see `supernet.py`.
 """
 
 from collections.abc import Sequence
@@ -64,8 +65,8 @@ MAX_INPUTS = 4  # of each kind
 BLOCKS = 7
 _SUPERNETS = {"default": NasrecSupernet, "published": PublishedNasrecSupernet}
 
-# A mutation samples one of these groups of choices again, either of the wiring of a block or of
-# its inside.
+# A mutation samples one of these groups of choices again: choices of inputs or choices inside a
+# block.
 _WIRING_CHOICES = (("dense_from",), ("sparse_from",), ("left",), ("right",))
 _INNER_CHOICES = (("dense", "sparse"), ("dense_dim",), ("sparse_dim",), ("interact",), ("fm",))
 
@@ -157,7 +158,7 @@ def _list_input_sets(input_count: int) -> list[str]:
 def _compute_size(
     dense_ops: tuple[str, ...], sparse_ops: tuple[str, ...], blocks: int = BLOCKS, **_: object
 ) -> int:
-    """Return the number of architectures, a product over blocks; block i reads i + 1 inputs."""
+    """Return the number of architectures: a product over blocks, where block i has i + 1 inputs."""
     block_counts = []
     for input_count in range(1, blocks + 1):
         set_sizes = range(1, min(input_count, MAX_INPUTS) + 1)
@@ -211,7 +212,10 @@ def _complete_arch(space: Space, rng: np.random.Generator, values: dict[str, Cho
 
 
 def _sample_option(options: Sequence[Choice], rng: np.random.Generator) -> Choice:
-    """Sample first how many inputs, then which; other options are equally likely."""
+    """Sample one option: for sets of inputs first the size, then one of the sets of this size.
+
+    Other options are equally likely.
+    """
     # The number of inputs is the number of plus signs plus one.
     plus_counts = sorted({str(option).count("+") for option in options})
     plus_count = pick_uniformly(plus_counts, rng)
@@ -223,9 +227,9 @@ def _sample_option(options: Sequence[Choice], rng: np.random.Generator) -> Choic
 
 
 def _draw_arch(arch: Arch) -> CellGraphs:
-    """Return the two streams as graphs; a node is what a block adds to a stream.
+    """Return the two streams as graphs, with one node per block.
 
-    Not shown: a dot product also reads the tokens of its block.
+    The graphs do not show that a dot product also reads the tokens of its block.
     """
     specs = make_block_specs(arch.genes)
     dense_labels = []

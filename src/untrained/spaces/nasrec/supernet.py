@@ -1,15 +1,16 @@
 """Supernets of NASRec: one set of weights for all architectures of a space.
 
-There are two, because the published one does not consist of stand-alone networks:
+There are two variants, because the architectures in the published supernet are not equal to their
+stand-alone networks:
 
-* `default`: An architecture selects its rows and columns of every weight and is then the same as
-  its stand-alone network. A column belongs to one entry of the earlier tensor that it reads.
-  Operators of two inputs, which add or multiply them entry by entry, use the leading columns. All
+* `default`: An architecture uses some rows and columns of every weight, and computes the same
+  function as its stand-alone network. Every entry of an earlier tensor has its own column. Paired
+  operators, which add or multiply their two inputs entry by entry, use the leading columns. All
   operators use the leading rows.
-* `published`: All widths at once. Inputs that are not read are zeros, and outputs beyond the width
-  of an architecture are masked. Norms see the full width, a dot product always sees 45 tokens, and
-  zero tokens take part in attention. No stand-alone network computes the same function, so weights
-  cannot be extracted.
+* `published`: All tensors have their full width. Inputs that are not read are replaced by zeros,
+  and outputs beyond the width of an architecture are masked. Norms are computed over the full
+  width, a dot product always reads 45 tokens, and zero tokens take part in attention. No
+  stand-alone network computes the same function, so weights cannot be extracted.
 """
 
 from collections.abc import Collection
@@ -30,8 +31,8 @@ from untrained.spaces.nasrec.network import (
 )
 from untrained.spaces.nasrec.operators import (
     DENSE_OPERATORS,
+    INTERACT_TOKENS,
     SPARSE_OPERATORS,
-    TOKENS,
     FactorizationMachine,
     GlorotLinear,
     OperatorSize,
@@ -41,8 +42,8 @@ from untrained.types import Arch, Task
 
 MAX_DENSE_DIM = 1024
 MAX_SPARSE_DIM = 64
-# Tokens of the largest sparse output: its own, and those made of the dense output.
-_MAX_TOKENS = MAX_SPARSE_DIM + TOKENS
+# Tokens of the largest sparse output: those of its operator, and those cut from the dense output.
+_MAX_TOKENS = MAX_SPARSE_DIM + INTERACT_TOKENS
 
 
 class NasrecSupernet(nn.Module):
@@ -73,7 +74,7 @@ class NasrecSupernet(nn.Module):
             size = paired_size if op in PAIRED_OPERATORS else joined_size
             operators[op] = (DENSE_OPERATORS | SPARSE_OPERATORS)[op](size)
         fm = FactorizationMachine(joined_size)
-        interact = build_projection(MAX_DENSE_DIM, TOKENS * self.embed, elastic=True)
+        interact = build_projection(MAX_DENSE_DIM, INTERACT_TOKENS * self.embed, elastic=True)
         return NasrecBlock(operators, fm, interact)
 
     def _make_size(self, dense_widths: tuple[int, ...], token_count: int) -> OperatorSize:
@@ -87,7 +88,7 @@ class NasrecSupernet(nn.Module):
         )
 
     def _compute_paired_width(self, dense_widths: tuple[int, ...]) -> int:
-        """Return the width of the left and the right input of operators of two inputs."""
+        """Return the width of the left and of the right input of paired operators."""
         return max(dense_widths)
 
     def subnet(self, arch: Arch) -> nn.Module:
@@ -127,9 +128,9 @@ class NasrecSupernet(nn.Module):
         return weights
 
     def _select_columns(self, specs: BlockSpecs) -> dict[str, list[int]]:
-        """Return the columns that belong to the inputs of every block and of the head.
+        """Return the columns that the weights of each block and of the head use.
 
-        The keys are those of `_find_reader`.
+        `_find_reader` returns the key for a weight.
         """
         # Columns of every tensor so far, in a concatenation of all tensors at their largest size.
         dense_columns = [list(range(self.stem.dense))]
@@ -146,7 +147,7 @@ class NasrecSupernet(nn.Module):
             columns[f"blocks.{index}.reads_tokens"] = tokens_read
             output_tokens = list(range(spec.sparse_dim))
             if spec.interact:
-                output_tokens += range(MAX_SPARSE_DIM, MAX_SPARSE_DIM + TOKENS)
+                output_tokens += range(MAX_SPARSE_DIM, MAX_SPARSE_DIM + INTERACT_TOKENS)
             dense_start = self.stem.dense + MAX_DENSE_DIM * index
             dense_columns.append([dense_start + column for column in range(spec.dense_dim)])
             token_start = len(self.task.vocabularies) + _MAX_TOKENS * index
@@ -161,7 +162,7 @@ class NasrecSupernet(nn.Module):
 
 
 def _find_reader(parameter_name: str) -> str:
-    """Return which inputs a weight reads, or "" if its columns are not those of an input.
+    """Return the key of `_select_columns` for a weight, or "" if it does not read inputs.
 
     `blocks.3.ops.linear-2d.reads_dense.linear.weight` gives `blocks.3.reads_dense`.
     """
@@ -182,7 +183,7 @@ def _build_skeleton(specs: BlockSpecs, task: Task, embed: int, norms: bool) -> N
 
 
 class PublishedNasrecSupernet(NasrecSupernet):
-    """The authors' supernet: everything at full width, with zeros and masks."""
+    """The authors' supernet: all tensors have their full width, with zeros and masks."""
 
     def _compute_paired_width(self, dense_widths: tuple[int, ...]) -> int:
         return sum(dense_widths)
@@ -194,7 +195,7 @@ class PublishedNasrecSupernet(NasrecSupernet):
         for spec, block in zip(specs, self.blocks, strict=True):
             tokens = torch.cat(_zero_others(sparse, spec.sparse_from), 1)
             if spec.dense_op in PAIRED_OPERATORS:
-                # Left and right are each a concatenation of all tensors with one that is not zero.
+                # Left and right are concatenations of all tensors, of which all but one are zeros.
                 inputs = []
                 for side in spec.dense_from:
                     inputs.append(torch.cat(_zero_others(dense, (side,)), 1))
@@ -204,7 +205,7 @@ class PublishedNasrecSupernet(NasrecSupernet):
             sparse_mask = _make_mask(x, spec.sparse_dim, MAX_SPARSE_DIM)
             dense_out, *sparse_parts = block(spec, inputs, tokens, dense_mask, sparse_mask)
             if not spec.interact:
-                sparse_parts.append(dense_out.new_zeros(len(x), TOKENS, self.embed))
+                sparse_parts.append(dense_out.new_zeros(len(x), INTERACT_TOKENS, self.embed))
             dense.append(dense_out)
             sparse.append(torch.cat(sparse_parts, 1))
         features = torch.cat([dense[-1], sparse[-1].flatten(1)], 1)
@@ -219,7 +220,7 @@ class PublishedNasrecSupernet(NasrecSupernet):
 
 
 def _zero_others(tensors: list[Tensor], kept: Collection[int]) -> list[Tensor]:
-    """Replace all tensors but those with an index in `kept` by zeros."""
+    """Replace the tensors whose index is not in `kept` by zeros."""
     result = []
     for index, tensor in enumerate(tensors):
         if index in kept:

@@ -4,8 +4,8 @@ We build the networks of the benchmark, including its bugs:
 * The batch norm in the shortcut of a residual block has eps = 1.0 and momentum = 1.0 (positional
   arguments that were meant for something else), which halves the variance of the shortcut. Every
   macro network that was trained has it.
-* `none` between different shapes creates new zeros, so that no gradient flows back through it, not
-  even zeros.
+* `none` between different shapes returns newly created zeros. The graph ends there: the input gets
+  no gradient at all, not even zeros.
 * The nine tiles of a jigsaw pass through the encoder one after the other, so batch norm sees one
   tile of every sample.
 """
@@ -122,8 +122,8 @@ class MicroCell(nn.Module):
         if not self.skips_zeros:
             return edges
         zeros = (Zero, _NewZeros)
-        operations = [edge for edge in edges if not isinstance(self.edges[edge], zeros)]
-        return operations or edges[:1]
+        nonzero_edges = [edge for edge in edges if not isinstance(self.edges[edge], zeros)]
+        return nonzero_edges or edges[:1]
 
 
 def _build_operation(op: str, cin: int, cout: int, stride: int) -> nn.Module:

@@ -8,9 +8,9 @@ halves the resolution, 4 does both. Between one and three modules double the cha
 one and four halve the resolution. A cell lists the edges into its nodes 1, 2, 3: 0 none, 1 skip,
 2 conv 1x1, 3 conv 3x3. (NASLib uses another numbering in these strings; we do not.)
 
-The option `head` is the task of the benchmark, `transnas_micro(head=jigsaw)`. Sizes and classes are
-those of the task that a network is built for, by default those of the benchmark. The generative
-decoders (autoencoder, surface normals) are not implemented.
+The option `head` selects the task of the benchmark, as in `transnas_micro(head=jigsaw)`. A network
+has the input size and the classes of the task that it is built for, by default those of the
+benchmark. The generative decoders (autoencoder, surface normals) are not implemented.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ def find_task(head: str = "scene") -> Task:
 def _build_network(
     code: Sequence[int], build_cell: CellBuilder, task: Task, head: str
 ) -> nn.Module:
-    # An unknown head is an error here too, where a task is given.
+    # Raises an error for an unknown head. `Space.task` does the same, but only if no task is given.
     find_task(head)
     has_image = len(task.input_shape) == 3
     has_tiles = head == "jigsaw" and len(task.input_shape) == 4

@@ -21,13 +21,13 @@ _VARIANTS = ("default", "published")
 
 
 def count_arch_layers(arch: Arch) -> int:
-    """Return the sublayers with both ends, which `max_layers` limits."""
+    """Return the number of sublayers, first and last convolution included; see `max_layers`."""
     return count_layers(make_blocks(arch.genes))
 
 
 def count_arch(space: Space, arch: Arch, task: Task) -> Counts | None:
-    """Return both counts, or None where a norm would see a single value of a sample."""
-    # Squeeze-and-excitation normalises maps of one pixel.
+    """Return both counts, or None if a norm would get maps of a single pixel."""
+    # Squeeze-and-excitation normalises such maps in every network.
     if read_config(space).use_se or min(task.input_shape[1:], default=0) < 2:
         return None
     return Counts(count_params(space, arch, task), int(count_flops(space, arch, task)))
@@ -42,15 +42,16 @@ def count_params(
         space: The space of the architecture.
         arch: The architecture.
         task: Input channels and classes; by default the task of the space.
-        variant: "default" is exact. "published" is the official `get_model_size`: a batch norm of C
-            channels counts C instead of 2C, the norm of a projection nothing, and the biases of
-            the head 1.
+        variant: "default" is exact. "published" is the official `get_model_size`, which counts C
+            instead of 2C parameters for a batch norm of C channels, none for the norm of a
+            projection, and one for all biases of the head.
     """
     is_published = _is_published(variant)
     task = task or space.task
     config = read_config(space)
     blocks = adapt_blocks(make_blocks(arch.genes), task)
-    norm_params = 1 if is_published else 2  # per channel
+    # Per channel.
+    norm_params = 1 if is_published else 2
     if config.no_BN:
         norm_params = 0
     # Per output channel of a projection: its bias, and two parameters of its norm.
@@ -79,10 +80,11 @@ def count_flops(
         space: The space of the architecture.
         arch: The architecture.
         task: Image size and classes; by default the task of the space.
-        variant: "default" is exact. "published" is the official `get_FLOPs`: norms count one per
-            entry, squeeze-and-excitation one per entry and channel, the bias of a projection
-            counts too. A projection is divided by its stride twice, so strided ones are
-            undercounted by the square of the stride. Odd sides are halved downwards.
+        variant: "default" is exact. "published" is the official `get_FLOPs`. It also counts norms
+            (one per entry), pooling and scaling in squeeze-and-excitation (one per channel and
+            entry), and the biases of projections. It divides the sides of a projection by its
+            stride twice, so projections with a stride are undercounted by the square of the stride.
+            It rounds down when it halves odd sides.
     """
     task = task or space.task
     config = read_config(space)
@@ -133,7 +135,7 @@ def _has_projection(unit: ResidualUnit, config: ZenConfig) -> bool:
 
 
 def _find_squeeze_width(unit: ResidualUnit, config: ZenConfig) -> int:
-    """Return the channels in the middle of squeeze-and-excitation, 0 if there is none."""
+    """Return the inner channels of squeeze-and-excitation, 0 if there is none."""
     if config.use_se and unit.residual:
         return compute_squeeze_width(unit.path[-1].cin)
     return 0
@@ -141,5 +143,5 @@ def _find_squeeze_width(unit: ResidualUnit, config: ZenConfig) -> int:
 
 def _is_published(variant: str) -> bool:
     if variant not in _VARIANTS:
-        raise unknown_name_error("variant of the size", variant, _VARIANTS)
+        raise unknown_name_error("variant of the counts", variant, _VARIANTS)
     return variant == "published"

@@ -1,9 +1,10 @@
-"""The mutation of ZenNAS and ZiCo, and samples as sequences of such mutations.
+"""The mutation of ZenNAS and ZiCo. A sample is the initial structure after several mutations.
 
-The published search starts at one structure and changes it block by block: a step replaces a block
-by a candidate near it (another type, width, bottleneck or number of sublayers); then the widths are
-linked again, and a block of six sublayers or more becomes two. The official lists of candidates
-come from Python sets of strings, so a seed does not repeat a published run; ours are ordered.
+The published search starts at one structure. In each step it replaces a block by a similar
+candidate (with another type, width, bottleneck or number of sublayers). Then it corrects the input
+widths of the following blocks, and splits blocks of six sublayers or more in two. The official
+lists of candidates come from Python sets of strings, so a published run cannot be repeated with its
+seed; our lists are ordered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,9 +33,9 @@ from untrained.types import Arch
 
 _T = TypeVar("_T")
 
-# A candidate has the width of the block times one of these.
+# The width of a candidate is that of the block times one of these.
 WIDTH_SCALES = (2.5, 2, 1.5, 1.25, 1, 1 / 1.25, 1 / 1.5, 1 / 2, 1 / 2.5)
-# A block of this many sublayers becomes two: one of three sublayers, one of the rest.
+# A block of this many sublayers or more is split: into one of three sublayers and one of the rest.
 SPLIT_LAYERS = 6
 # A sample is 1 to 12 steps away from the initial structure.
 MAX_STEPS = 12
@@ -42,7 +43,7 @@ VARIANTS = ("default", "published")
 
 
 class CandidateValues(NamedTuple):
-    """The values that a candidate can have; it takes one of each."""
+    """The values from which a candidate is made, one of each kind."""
 
     kinds: Sequence[str]
     widths: Sequence[int]
@@ -54,11 +55,14 @@ class CandidateValues(NamedTuple):
 class StructureMutation:
     """Initial structures of a search, and the candidates that may replace a block.
 
-    In the official code a list of candidates grows while it is copied, type by type. Of n types in
-    a family, the first two are listed n times, the third n - 1 times, and the last one twice. With
-    `variant="published"` a space samples from that list, and picks the block before it knows
-    whether it can change. By default every candidate but the block itself is equally likely. The
-    option `replacements` is 1; the published search uses 2 once it has eleven networks.
+    The official code builds its list of candidates one type at a time, and by mistake copies the
+    list that it is extending. Of n types in a family, the first two are therefore listed n times,
+    the third n - 1 times, and the last one twice. With `variant="published"` a space samples from
+    that list, and may pick a block that cannot change. By default all candidates except the block
+    itself are equally likely.
+
+    The option `replacements` is the number of blocks that a step replaces. It is 1 by default; the
+    published search uses 2 once it has eleven networks.
 
     Attributes:
         families: Types of blocks; candidates are listed family by family.
@@ -87,12 +91,11 @@ class StructureMutation:
         return candidates
 
     def sample(self, space: Space, rng: np.random.Generator) -> Arch:
-        """Return the initial structure after some steps; steps beyond `max_layers` are skipped."""
+        """Return the initial structure after some steps, without those that exceed `max_layers`."""
         initial_name = read_option(space, "initial")
         if initial_name not in self.initial:
-            known_names = list(self.initial)
             raise unknown_name_error(
-                f"initial structure of {space.name}", str(initial_name), known_names
+                f"initial structure of {space.name}", str(initial_name), list(self.initial)
             )
         max_layers = read_option(space, "max_layers")
         blocks = StructureNotation(self.kinds).parse_blocks(self.initial[initial_name])
@@ -104,7 +107,7 @@ class StructureMutation:
         return space.make_arch(list_genes(blocks))
 
     def mutate(self, space: Space, arch: Arch, rng: np.random.Generator) -> Arch:
-        """Take one step; raise `InvalidArch` if it leads beyond `max_layers`."""
+        """Take one step; raise `InvalidArch` if the result has more than `max_layers` layers."""
         mutant = self.take_step(space, make_blocks(arch.genes), rng)
         max_layers = read_option(space, "max_layers")
         if count_layers(mutant) > max_layers:
@@ -114,7 +117,7 @@ class StructureMutation:
     def take_step(
         self, space: Space, blocks: Sequence[ZenBlock], rng: np.random.Generator
     ) -> list[ZenBlock]:
-        """Replace one or more blocks, link widths, split long blocks."""
+        """Replace one or more blocks, correct the input widths, and split long blocks."""
         variant = read_option(space, "variant")
         if variant not in VARIANTS:
             raise unknown_name_error(f"variant of {space.name}", str(variant), VARIANTS)
@@ -125,6 +128,7 @@ class StructureMutation:
             if is_published or self.last_changes or block.kind != LAST:
                 indices.append(index)
         count = min(read_option(space, "replacements"), len(indices))
+        # The published search may pick a block twice, and then replaces it once.
         picked_indices = rng.choice(indices, count, replace=is_published).tolist()
         mutant = list(blocks)
         for index in sorted(set(picked_indices)):
@@ -197,7 +201,7 @@ def link_widths(blocks: Sequence[ZenBlock]) -> list[ZenBlock]:
 def split_block(block: ZenBlock) -> list[ZenBlock]:
     """Split a block of six sublayers or more in two.
 
-    The network changes: the first unit of the second block has a projection.
+    This changes the network, because the first unit of the second block has a projection.
     """
     if block.layers < SPLIT_LAYERS:
         return [block]
@@ -226,7 +230,7 @@ def _list_defaults(network: NetworkFunction) -> dict[str, Any]:
 
 
 def read_config(space: Space) -> ZenConfig:
-    """Return the settings of networks that the options of a space determine."""
+    """Return the settings of networks as the options of a space define them."""
     return ZenConfig(
         use_se=bool(read_option(space, "use_se")),
         no_reslink=bool(read_option(space, "no_reslink")),

@@ -1,16 +1,19 @@
 """The networks of ZenNAS (Lin et al., ICCV 2021; arXiv:2102.01063), also used by ZiCo and AZ-NAS.
 
 A block consists of sublayers, a sublayer of residual units, a unit of convolutions with batch
-norms. One description, `list_units`, is used by the network, by the exact counts and by the
-official counts.
+norms. The network, the exact counts and the published counts all follow from one description,
+`list_units`.
 
-What the official code does, the paper does not mention, and we do too: batch norms have eps 1e-3; a
-projection is a 1x1 convolution *with* bias and a batch norm; the first unit of a block always has a
-projection, the others where the stride or the width changes. Its `get_model_size` and `get_FLOPs`
-miscount (see `counts.py`); the limits of the published searches were checked with them, so they are
-available as `variant="published"`. Its training scripts, not its searches, use Xavier
-initialisation with gain 3.26 and start the last norm of each unit at zero; networks here have
-torch's default initialisation.
+The official code has details that the paper does not mention, and we reproduce them:
+* Batch norms have eps 1e-3.
+* A projection is a 1x1 convolution *with* bias and a batch norm.
+* The first unit of a block always has a projection; other units have one where the stride or the
+  width changes.
+
+The official `get_model_size` and `get_FLOPs` miscount (see `counts.py`). The published searches
+checked their limits with them, so they are available as `variant="published"`. The official
+training scripts, but not the searches, use Xavier initialisation with gain 3.26 and initialise the
+last norm of each unit with zeros. Our networks have torch's default initialisation.
 """
 
 import re
@@ -177,7 +180,7 @@ def adapt_blocks(blocks: Sequence[ZenBlock], task: Task) -> list[ZenBlock]:
 
 
 def compute_squeeze_width(channels: int) -> int:
-    """Return the channels in the middle of squeeze-and-excitation."""
+    """Return the inner channels of squeeze-and-excitation."""
     return max(1, round(channels / 4))
 
 
@@ -217,7 +220,7 @@ class _ResidualPath(nn.Module):
 
 
 class _SqueezeExcite(nn.Module):
-    """Multiply each channel by a number between 0 and 1 that depends on the means of all."""
+    """Multiply each channel by a gate between 0 and 1, computed from the means of all channels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -247,7 +250,8 @@ def _build_unit(unit: ResidualUnit, config: ZenConfig) -> nn.Module:
     path = _list_path_layers(unit, config)
     if not unit.residual or config.no_reslink:
         return nn.Sequential(*path, nn.ReLU())
-    # The path is built after the shortcut: weights are drawn in this order.
+    # `path` is a generator: its layers are built after the shortcut, and weights are drawn in this
+    # order.
     shortcut: nn.Module = nn.Identity()
     if unit.has_projection:
         conv = nn.Conv2d(unit.cin, unit.cout, 1, unit.stride)
@@ -256,7 +260,7 @@ def _build_unit(unit: ResidualUnit, config: ZenConfig) -> nn.Module:
 
 
 def _list_path_layers(unit: ResidualUnit, config: ZenConfig) -> Iterator[nn.Module]:
-    """Yield the layers of a path; they are created when they are consumed."""
+    """Yield the layers of a path; each is created when it is requested."""
     for index, conv in enumerate(unit.path):
         if index > 0:
             yield nn.ReLU()

@@ -1,10 +1,12 @@
 """Structures of ZenNAS's networks as choices and as strings.
 
-A structure is a list of blocks. As choices it is a stem, stages that each halve the map (except the
-first, which keeps that of the stem), the blocks of a stage, and the last convolution. The input
-channels of a block follow from the block before it. With stages as the unit, a crossover of two
-structures neither loses nor gains a stride. Uniform samples of these choices would be unusable
-(most widths would be thousands), and no paper uses them; `mutations.py` samples structures.
+A structure is a list of blocks. Its choices are grouped into a stem, stages of blocks, and the last
+convolution. Each stage halves the map, except for the first, which keeps the size that the stem
+returns. The input channels of a block follow from the block before it. Because the strides belong
+to stages, not to blocks, a crossover of two structures neither loses nor gains a stride.
+
+Uniform samples of these choices would be unusable, because most widths would be in the thousands,
+and no paper uses them. `mutations.py` samples structures instead.
 """
 
 import re
@@ -26,7 +28,10 @@ _NUMBER_PATTERN = re.compile(r"[(,](0|[1-9]\d*)")
 
 
 def count_layers(blocks: Sequence[ZenBlock]) -> int:
-    """Return the sublayers of all blocks with both ends: the official `get_num_layers`."""
+    """Return the number of sublayers, first and last convolution included.
+
+    This is `get_num_layers` of the official code.
+    """
     return sum(block.layers for block in blocks)
 
 
@@ -69,7 +74,7 @@ def choose_structure(choose: ChooseOption, kinds: Sequence[str], max_layers: int
 
 
 def _check_layer_count(layer_count: int, max_layers: int) -> None:
-    """Raise an error as soon as the limit is exceeded, so that no later choice is tried."""
+    """Raise an error as soon as the limit is exceeded, so that no further choices are made."""
     if layer_count > max_layers:
         raise InvalidArch(f"it has at least {layer_count} layers, and max_layers is {max_layers}")
 
@@ -191,6 +196,7 @@ class StructureNotation:
         if not text.startswith(")", position):
             raise make_parse_error(text, position, "')'")
         if kind in (STEM, LAST):
+            # These blocks have no bottleneck, which is the fourth number of a `ZenBlock`.
             values.insert(3, 0)
         return ZenBlock(kind, *values), position + 1
 
@@ -204,7 +210,10 @@ def _find_kind(text: str, position: int, kinds: Sequence[str]) -> str | None:
 
 
 def _list_numbers(kind: str, cin: int) -> list[BlockNumber]:
-    """Return the numbers of a block with their allowed values; the two ends have no bottleneck."""
+    """Return the numbers of a block with their allowed values.
+
+    The first and the last convolution have no bottleneck.
+    """
     width_text = f"a multiple of 8 from {WIDTHS[0]} to {WIDTHS[-1]}"
     numbers = [
         BlockNumber("channels in", lambda value: value == cin, str(cin)),

@@ -1,7 +1,7 @@
-"""Cells of DARTS that a search finds (Dextr, Figure 4; NASI, Figure 5).
+"""Cells of DARTS that Dextr and NASI find (Dextr, Figure 4; NASI, Figure 5).
 
-Both figures are drawings, so their cells cannot be read from the text of the papers. We compare
-numbers that the papers state about the networks, and describe the cells.
+Both figures are drawings, so the text of the papers does not contain the cells. We compare numbers
+that the papers state about the networks, and describe the cells that we find.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from untrained.strategies.limits import NetworkSize
 from untrained.types import Arch, Task
 
 DARTS = "darts"  # the space that Dextr searches
-DARTS_NASI = "darts_nasi"  # that of NASI
+DARTS_NASI = "darts_nasi"  # the space that NASI searches
 DARTS_CIFAR = "darts(channels=36,cells=20)"  # the network that NASI trains
 CIFAR10 = Task("cifar10", (3, 32, 32), 10)
 CURVATURE = "dextr_curvature"
@@ -36,9 +36,9 @@ KINDS_OF_OPERATIONS = {
     "skip": "skip_connect",
 }
 
-# Curvature of the found networks, by the proxy that found them (appendix A.8).
+# Curvature of the winner by the proxy of the search (appendix A.8).
 DEXTR_FIGURE_4 = {"dextr": 1.2e8, "zico": 7.7e7, "meco": 5.8e7}
-# Options of NASI, and millions of parameters of the network for CIFAR-10 (Table 1).
+# Options of NASI, and parameters of its network for CIFAR-10 in millions (Table 1).
 NASI_FIGURE_5: dict[str, tuple[dict[str, object], float]] = {
     "fix": ({"nu": "fixed", "nu0": 100}, 3.9),
     "ada": ({"nu": "adaptive", "nu0": 500}, 3.7),
@@ -48,11 +48,11 @@ NASI_BATCH = 64
 
 
 @dataclass(frozen=True)
-class FoundCells:
-    """The architectures that the searches of one row found.
+class SearchWinners:
+    """The winners of the searches with one method.
 
     Attributes:
-        label: Name of the row.
+        label: Name of the method.
         archs: One architecture per search.
     """
 
@@ -73,39 +73,42 @@ def count_operations(cell: Wiring) -> dict[str, int]:
     return counts
 
 
-def make_cell_lines(found: FoundCells) -> list[TableLine]:
-    """Describe the cells of a row by means over its searches."""
+def make_cell_lines(winners: SearchWinners) -> list[TableLine]:
+    """Describe the cells that a method finds by means over its searches."""
     lines = []
     for name in ("normal", "reduce"):
-        cells = [genotype[name] for genotype in found.genotypes]
+        cells = [genotype[name] for genotype in winners.genotypes]
         counts = [count_operations(cell) for cell in cells]
         mean_counts = []
         for kind in KINDS_OF_OPERATIONS:
             mean_counts.append(f"{fmean(count[kind] for count in counts):.1f} {kind}")
-        different = fmean(len({operation for operation, _ in cell.edges}) for cell in cells)
+        distinct = fmean(len({operation for operation, _ in cell.edges}) for cell in cells)
         width = fmean(compute_width(cell) for cell in cells)
         depth = fmean(compute_depth(cell) for cell in cells)
-        title = "reduction" if name == "reduce" else name
+        cell_name = name
+        if name == "reduce":
+            cell_name = "reduction"
         note = f"width {width:.1f}, depth {depth:.1f}; of 8 edges {', '.join(mean_counts)}"
-        what = f"{found.label}, {title} cell, different operations"
-        lines.append(TableLine(what, None, different, note=note))
+        what = f"{winners.label}, {cell_name} cell, different operations"
+        lines.append(TableLine(what, None, distinct, note=note))
     return lines
 
 
-def make_operations_plot(rows: Sequence[FoundCells], title: str) -> Plot:
+def make_operations_plot(winners_by_method: Sequence[SearchWinners], title: str) -> Plot:
     """Return a chart of the mean number of edges by kind of operation, in normal cells."""
     curves = []
+    # Curves need numbers on the horizontal axis, so kinds of operations are numbered.
     numbers = tuple(float(number) for number in range(1, 1 + len(KINDS_OF_OPERATIONS)))
-    for found in rows:
-        counts = [count_operations(genotype.normal) for genotype in found.genotypes]
+    for winners in winners_by_method:
+        counts = [count_operations(genotype.normal) for genotype in winners.genotypes]
         means = []
         for kind in KINDS_OF_OPERATIONS:
             means.append(fmean(count[kind] for count in counts))
-        curves.append(Curve(found.label, numbers, tuple(means)))
-    axis = ", ".join(
-        f"{int(n)} {kind}" for n, kind in zip(numbers, KINDS_OF_OPERATIONS, strict=True)
-    )
-    return Plot(title, axis, "edges of 8", tuple(curves))
+        curves.append(Curve(winners.label, numbers, tuple(means)))
+    numbered_kinds = []
+    for number, kind in enumerate(KINDS_OF_OPERATIONS, 1):
+        numbered_kinds.append(f"{number} {kind}")
+    return Plot(title, ", ".join(numbered_kinds), "edges of 8", tuple(curves))
 
 
 def _choose_images(config: ExperimentConfig) -> str:
@@ -138,14 +141,19 @@ def dextr_figure_4(config: ExperimentConfig) -> Findings:
     """Figure 4: the cells that Zero-Cost-PT finds in DARTS by Dextr, ZiCo and MeCo; the network of
     Dextr has the largest curvature, and its cells have the most different operations."""
     data = _choose_images(config)
-    rows = []
+    winners_by_method = []
     for proxy in DEXTR_FIGURE_4:
         operations = limit_samples(proxy, config.batch)
         strategy = f"zerocost_pt(preset=dextr,proposals=1,operations={operations})"
         plans = [SearchPlan(DARTS, strategy, data, seed) for seed in range(config.seeds)]
         outcomes = run_searches(config, plans, f"search by {proxy}")
-        rows.append(FoundCells(proxy, tuple(outcome.arch for outcome in outcomes)))
-    all_archs = list(dict.fromkeys(arch for found in rows for arch in found.archs))
+        archs = tuple(outcome.arch for outcome in outcomes)
+        winners_by_method.append(SearchWinners(proxy, archs))
+    # Several searches may find the same architecture.
+    distinct_archs: dict[Arch, None] = {}
+    for winners in winners_by_method:
+        distinct_archs.update(dict.fromkeys(winners.archs))
+    all_archs = list(distinct_archs)
     source = load_data(data, load_space(DARTS).task, config.data_root)
     # All networks are compared with the same seed.
     measurements = measure_archs(
@@ -155,12 +163,12 @@ def dextr_figure_4(config: ExperimentConfig) -> Findings:
     values = np.expm1(measurements[CURVATURE][0])
     kappa = dict(zip(all_archs, values.tolist(), strict=True))
     lines = []
-    for found in rows:
-        curvatures = np.array([kappa[arch] for arch in found.archs])
-        published = DEXTR_FIGURE_4[found.label]
-        what = f"{found.label}, curvature of the found networks"
-        lines.append(make_seeds_line(what, published, curvatures, str(found.archs[0])))
-        lines += make_cell_lines(found)
+    for winners in winners_by_method:
+        curvatures = np.array([kappa[arch] for arch in winners.archs])
+        published = DEXTR_FIGURE_4[winners.label]
+        what = f"{winners.label}, curvature of the found networks"
+        lines.append(make_seeds_line(what, published, curvatures, str(winners.archs[0])))
+        lines += make_cell_lines(winners)
     deviations = (
         "The paper does not say at which points, resolution and width it measures the curvature, "
         "so only the order of the three can be compared.",
@@ -170,7 +178,7 @@ def dextr_figure_4(config: ExperimentConfig) -> Findings:
         _describe_images(data),
         _describe_trial(config),
     )
-    plot = make_operations_plot(rows, "Operations of the normal cells")
+    plot = make_operations_plot(winners_by_method, "Operations of the normal cells")
     return Findings(tuple(lines), deviations, (plot,))
 
 
@@ -191,23 +199,22 @@ def nasi_figure_5(config: ExperimentConfig) -> Findings:
     batch = min(NASI_BATCH, config.batch or NASI_BATCH)
     space = load_space(DARTS_CIFAR)
     lines = []
-    rows = []
+    winners_by_method = []
     for label, (options, published) in NASI_FIGURE_5.items():
         arguments = {"steps": NASI_STEPS, "batch": batch, "mu": 2} | options
         text = ",".join(f"{name}={value}" for name, value in arguments.items())
-        plans = [
-            SearchPlan(DARTS_NASI, f"nasi({text})", data, seed) for seed in range(config.seeds)
-        ]
+        strategy = f"nasi({text})"
+        plans = [SearchPlan(DARTS_NASI, strategy, data, seed) for seed in range(config.seeds)]
         outcomes = run_searches(config, plans, f"NASI, {label}")
-        found = FoundCells(label, tuple(outcome.arch for outcome in outcomes))
-        rows.append(found)
+        winners = SearchWinners(label, tuple(outcome.arch for outcome in outcomes))
+        winners_by_method.append(winners)
         sizes = []
-        for arch in found.archs:
+        for arch in winners.archs:
             network_size = NetworkSize(space, space.parse(str(arch)), CIFAR10)
             sizes.append(network_size.params / 1e6)
         what = f"{label}, parameters of the network for CIFAR-10, M"
-        lines.append(make_seeds_line(what, published, np.array(sizes), str(found.archs[0])))
-        lines += make_cell_lines(found)
+        lines.append(make_seeds_line(what, published, np.array(sizes), str(winners.archs[0])))
+        lines += make_cell_lines(winners)
     deviations = (
         f"Every number is the mean of {config.seeds} searches of {NASI_STEPS} steps with batches "
         f"of {batch}; mu is 2, nu fixed at 100 or adaptive from 500, as in the paper.",
@@ -216,5 +223,5 @@ def nasi_figure_5(config: ExperimentConfig) -> Findings:
         _describe_images(data),
         _describe_trial(config),
     )
-    plot = make_operations_plot(rows, "Operations of the normal cells")
+    plot = make_operations_plot(winners_by_method, "Operations of the normal cells")
     return Findings(tuple(lines), deviations, (plot,))
