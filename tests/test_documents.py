@@ -67,6 +67,11 @@ def test_the_readme_is_short_and_counts_what_is_registered():
     words = " ".join(readme.split())
     assert f"{len(PROXIES)} proxies, {len(SPACES)} search spaces, " in words
     assert f"{len(STRATEGIES)} search strategies" in words
+    assert f"with {len(PROXIES)} proxies" in (DOCS / "index.md").read_text()
+    changelog = (DOCS.parent / "CHANGELOG.md").read_text()
+    assert f"- {len(PROXIES)} proxies: " in changelog
+    assert f"- {len(SPACES)} spaces: " in changelog
+    assert f"- {len(STRATEGIES)} strategies: " in changelog
 
 
 def test_every_proxy_has_a_line_and_most_a_formula():

@@ -184,6 +184,7 @@ def test_logarithmic_samples_are_even_per_decade():
         FloatRange(-3.0, 3.0),
         FloatRange(0.1, 0.3, 0.1),
         FloatRange(1e-8, 1e-1, log=True),
+        FloatRange(1.0, 1.0001, log=True),
     ],
     ids=lambda numbers: numbers.describe(),
 )

@@ -5,6 +5,7 @@ time, whatever else is scored, and changes nothing. Failures are in `test_failur
 """
 
 import random
+import re
 from contextlib import suppress
 from copy import deepcopy
 from functools import cache
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
+import untrained as ut
 from tests.contracts.models import (
     MODELS,
     NAMES,
@@ -27,6 +29,7 @@ from tests.contracts.models import (
     score_or_reason,
 )
 from tests.contracts.trace import capture_state, list_changes, read_bytes
+from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.probe.circle import draw_plane
 from untrained.proxies import PROXIES, Proxy, load_proxy
@@ -290,6 +293,31 @@ def test_a_proxy_depends_on_labels_exactly_if_it_declares_them():
         result = score_or_reason(name, other)
         needs_labels = "labels" in load_proxy(name).needs
         assert (result != score_model("cnn")[name]) == needs_labels, name
+
+
+@pytest.mark.parametrize(
+    ("needs", "read", "reason"),
+    [
+        (("data",), lambda probe: probe.jacobian, "probe.jacobian, which needs gradients"),
+        (("data", "gradients"), lambda probe: probe.loss, "probe.loss, which needs labels"),
+        (("data",), lambda probe: probe.gradients, "which needs labels and gradients"),
+        (("data", "gradients"), lambda probe: probe.kernel("loss"), 'kernel("loss"), which needs labels'),
+        (("data",), lambda probe: probe.parts(2)[1].loss, "probe.loss, which needs labels"),
+    ],
+)  # fmt: skip
+def test_a_measurement_that_is_not_declared_is_refused(needs, read, reason):
+    @ut.proxy(needs=needs, samples=4)
+    def careless(probe):
+        """A score that reads more than it declares."""
+        read(probe)
+        return 1.0
+
+    with pytest.raises(UsageError, match=re.escape(reason)) as caught:
+        careless(Probe(make_model("cnn"), make_batch("cnn")))
+    declared = ("data", *(need for need in ("labels", "gradients") if need in str(caught.value)))
+    assert str(caught.value).startswith("careless reads ")
+    for need in declared:
+        assert f'"{need}"' in str(caught.value)
 
 
 def test_a_copy_of_a_model_has_the_same_scores():

@@ -42,8 +42,8 @@ The row of an item shows one of its numbers, published and ours, and counts all 
 - **within**: ours is worse, and the published number is in our 95 % interval (over architectures,
   or over searches).
 - **below**: ours is worse, and the published number is not in the interval, or there is none.
-- **outside**: the published number is not in our interval, and neither a higher nor a lower number
-  is better, as for a number of parameters.
+- **outside**: the published number is not in our interval, or there is none, and neither a higher
+  nor a lower number is better, as for a number of parameters.
 - **no value**: we have none, for the reason on the page.
 
 A published number counts once: variants of a row, such as that of the authors' code, do not count.

@@ -17,6 +17,7 @@ from untrained.errors import Unscorable, UsageError, unknown_name_error
 from untrained.names import parse_call
 from untrained.options import Between, check_option, read_option_hints
 from untrained.probe import Probe
+from untrained.proxies.declared_needs import restrict_probe
 from untrained.quantities import MAX_SAMPLES
 from untrained.registry import Registry
 
@@ -95,7 +96,9 @@ class Proxy:
 
     def _compute_score(self, probe: Probe) -> float:
         try:
-            value = self.function(probe, **dict(self.options))
+            value = self.function(
+                restrict_probe(probe, self.name, self.needs), **dict(self.options)
+            )
         except Unscorable as error:
             # `unsupported` means that this code lacks a rule, not that the network is broken. Any
             # other failure may be a symptom of a disconnected network.

@@ -35,7 +35,7 @@ INITIAL_STRUCTURES = {
 _BOTTLENECK_KINDS = tuple(f"SuperResK1K{kernel}K1" for kernel in (3, 5, 7))
 _BASIC_KINDS = tuple(f"SuperResK{kernel}K{kernel}" for kernel in (3, 5, 7))
 FAMILIES = (_BOTTLENECK_KINDS, _BASIC_KINDS)
-MUTATION = StructureMutation(FAMILIES, INITIAL_STRUCTURES, max_width=2048, last_changes=True)
+MUTATION = StructureMutation(FAMILIES, INITIAL_STRUCTURES, max_width=2048, last_can_change=True)
 
 zen_resnet = register_zennas_space(
     "zen_resnet",

@@ -7,7 +7,8 @@ the strategy again from the start: the records of everything scored before are i
 A new strategy is a subclass of `Strategy`, decorated with `@register_strategy`. Its constructor
 starts with `(space, rng, fitness)`. Further keyword arguments are options that users type in
 brackets, such as `evolution(population=64)`, except for those that the search supplies
-(`StrategyInputs`).
+(`StrategyInputs`). A strategy that learns from scores has `fitness` without a default
+(`StrategySpec.learns` reads this from the signature).
 """
 
 from abc import ABC, abstractmethod
@@ -90,7 +91,8 @@ class Strategy(ABC):
 
         Returns:
             New architectures. The list is empty if the space is exhausted, if the strategy has
-            finished, or if it needs the records of earlier proposals first.
+            finished, or if it was not told the records of its last proposals, which it needs first.
+            A search tells all records before it asks again, so an empty list ends it.
         """
 
     @abstractmethod

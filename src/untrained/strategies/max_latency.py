@@ -1,11 +1,16 @@
-"""`--max-latency`: enforces the latency limit of a search.
+"""`--max-latency`: measures and predicts the latencies that the limit of a search is applied to.
 
-1. During a search, `ConstrainedSpace` (limits.py) calls `MaxLatency.estimate_seconds` for every
-   candidate and rejects slow ones, so that a strategy never sees them. The latency is predicted if
-   the prediction is far enough from the limit, and measured otherwise.
-2. After a search, `MaxLatency.measure_finalists` measures the best with more forward passes.
-3. `find_slow_archs` (runs/winner.py) removes architectures with a measurement above the limit from
-   the ranking.
+Only `LatencyLimit.is_exceeded_by` (config.py) compares a latency with the limit. It has four
+callers:
+
+1. During a search, `ConstrainedSpace` (limits.py) rejects slow candidates, so that a strategy never
+   sees them. Their latency comes from `MaxLatency.estimate_seconds`: it is predicted if the
+   prediction is far enough from the limit, and measured otherwise.
+2. After a search, `MaxLatency.measure_finalists` measures the best with more forward passes, and
+   `find_slow_archs` (runs/winner.py) removes those above the limit from the ranking.
+3. `SearchLimits.measure_latency` (search_limits.py) checks the known designs and the substitutes of
+   a contest.
+4. `describe_violation` (workflows/design_limits.py) checks the known designs for tables.
 
 Latency is measured on what a search delivers: an ONNX model in ONNX Runtime with one thread.
 Without the extra `export`, on a GPU, or if the networks cannot be written as ONNX, it is measured

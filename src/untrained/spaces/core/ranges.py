@@ -200,7 +200,9 @@ class FloatRange(Range):
             return self.low
         if self.log:
             number = self.low * exp(position * log(self.high / self.low))
-            number = float(f"{number:.{_DIGITS}g}")
+            # In a narrow range, all numbers would be equal after rounding to few digits.
+            digits = _DIGITS + floor(log10(self.high / (self.high - self.low)))
+            number = float(f"{number:.{digits}g}")
         else:
             span = self.high - self.low
             number = round(self.low + position * span, _DIGITS - ceil(log10(span)))

@@ -8,7 +8,7 @@ one tensor to each stream. The head reads the two tensors of the last block.
 Special cases in the authors' code, and what we do:
 * A factorisation machine whose output is as wide as a token has no projection. The authors build
   the norm of that projection and never use it. We do not build it, so each such block has 2 e
-  parameters less.
+  fewer parameters.
 * A block cuts its dense output into tokens before its factorisation machine is added. If the dense
   output is 8 e wide, it needs no projection to tokens, and then an in-place sum in the authors'
   code changes the tokens too. We reproduce this.

@@ -13,10 +13,10 @@ Differences from the authors' code:
 * An architecture only contains choices that its network uses: a left and a right input for paired
   operators, concatenated inputs for the others. The authors' code always samples both, so two of
   their architectures with different text may be the same network.
-* A mutation samples one choice of one block again, with probability 1/2 one about the wiring, as in
-  the authors' code. If this changes nothing (because the value is the same or the input is not
-  used), the mutation is repeated. If a new operator needs other inputs, first their number is
-  sampled and then the inputs.
+* As in the authors' code, a mutation samples one choice of one block again (or both operators
+  together), with probability 1/2 a choice of inputs. If this changes nothing (because the value is
+  the same or the input is not used), the mutation is repeated. If a new operator needs other
+  inputs, first their number is sampled and then the inputs.
 * `norms=False` removes all layer norms. On synthetic clicks with planted interactions most networks
   are better without them; the reason is unknown (dev/LOG.md).
 * `variant="published"` only changes the supernet; see `supernet.py`.

@@ -68,13 +68,13 @@ class StructureMutation:
         families: Types of blocks; candidates are listed family by family.
         initial: Initial structures by name.
         max_width: Largest width of a candidate.
-        last_changes: Whether the last convolution may change.
+        last_can_change: Whether the last convolution may change.
     """
 
     families: tuple[tuple[str, ...], ...]
     initial: Mapping[str, str]
     max_width: int = WIDTHS[-1]
-    last_changes: bool = False
+    last_can_change: bool = False
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class StructureMutation:
         indices = []
         for index, block in enumerate(blocks):
             # The published search may pick the last convolution although it cannot change.
-            if is_published or self.last_changes or block.kind != LAST:
+            if is_published or self.last_can_change or block.kind != LAST:
                 indices.append(index)
         count = min(read_option(space, "replacements"), len(indices))
         # The published search may pick a block twice, and then replaces it once.
@@ -155,7 +155,7 @@ class StructureMutation:
 
     def _list_values(self, block: ZenBlock, variant: str) -> CandidateValues:
         inner_widths: Sequence[int] = (block.inner,)
-        if block.kind == LAST and not self.last_changes:
+        if block.kind == LAST and not self.last_can_change:
             return CandidateValues((block.kind,), (block.cout,), inner_widths, (block.layers,))
         widths = self._list_widths(block.cout)
         if block.kind in (STEM, LAST):
