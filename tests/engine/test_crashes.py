@@ -3,12 +3,13 @@
 The run continues, the record contains the reason, and another run tries again.
 """
 
+import pickle
 import re
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from textwrap import dedent
@@ -306,6 +307,14 @@ def test_workers_that_cannot_start_say_why_in_one_error(setup, tmp_path, monkeyp
         "no worker can be started: its worker ended with exit code 9; "
         "its output: no torch on this machine"
     )
+
+
+def test_a_setup_that_cannot_be_sent_is_an_error_and_starts_no_process(setup):
+    """Otherwise the pool would wait for a worker that never gets its setup."""
+    backend = ProcessBackend(replace(setup, space=lambda: None))
+    with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
+        backend.start_worker(0, 0)
+    assert not backend._processes
 
 
 def test_a_worker_whose_driver_is_gone_ends_at_once(backend):

@@ -57,6 +57,8 @@ class ProcessBackend:
 
     def start_worker(self, worker: int, slot: int) -> None:
         """Start a worker process and the thread that reads its messages."""
+        # Pickled here and not in the thread, so that an error reaches the caller.
+        setup = pickle.dumps(self._setup.for_slot(slot), pickle.HIGHEST_PROTOCOL)
         output = tempfile.TemporaryFile()  # noqa: SIM115 - the thread below closes it
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "untrained.engine.worker_process", str(os.getpid())],
@@ -66,7 +68,6 @@ class ProcessBackend:
             env=os.environ | _ENVIRONMENT,
         )
         self._processes[worker] = process
-        setup = self._setup.for_slot(slot)
         thread = Thread(
             target=self._read_messages, args=(worker, process, setup, output), daemon=True
         )
@@ -102,14 +103,15 @@ class ProcessBackend:
         self,
         worker: int,
         process: "subprocess.Popen[bytes]",
-        setup: WorkerSetup,
+        setup: bytes,
         output: IO[bytes],
     ) -> None:
-        """Send a worker its setup, then turn its messages into events until it ends."""
+        """Send a worker its pickled setup, then turn its messages into events until it ends."""
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            _send(process.stdin, setup)
+            process.stdin.write(setup)
+            process.stdin.flush()
             while True:
                 kind, content = pickle.load(process.stdout)
                 self._events.put(_make_event(worker, kind, content))
