@@ -95,7 +95,7 @@ def run_seed(options: argparse.Namespace, seed: int) -> dict[str, DesignResult]:
     if result.confirmed is None:
         raise SystemExit(f"seed {seed}: no training finished; see {result.report()}")
     sentences = "\n".join(result.confirmed.sentences)
-    print(f"seed {seed}: {result.confirmed.winner}\n{sentences}", flush=True)
+    print(f"seed {seed}: {result.confirmed.best_arch}\n{sentences}", flush=True)
     entries = [measure_truth(options.rows, seed), *result.confirmed.entries]
     return {entry.name: entry for entry in entries}
 

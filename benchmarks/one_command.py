@@ -471,7 +471,7 @@ def describe_choice(run: Path) -> Row:
                 losses[reference.name] = reference.val_loss
         winner = confirmation.winner_entry
         return {
-            "selections": [confirmation.reference or "found"],
+            "selections": [confirmation.winning_design or "found"],
             "val_loss": None if winner is None else winner.val_loss,
             "best_val_loss": min(losses.values(), default=None),
         }

@@ -81,7 +81,7 @@ def test_weights_follow_their_formula():
         assert weight == pytest.approx(expected[name] / total)
     assert expected["opposite"] == 0
     assert set(consensus.weights) == {"anchor", "copy", "related"}
-    assert "rank correlation -0." in consensus.left_out["opposite"]
+    assert "mean rank correlation of -0." in consensus.left_out["opposite"]
 
 
 def test_two_anchors_count_equally():
@@ -277,6 +277,19 @@ def test_a_network_that_most_parts_cannot_score_has_no_consensus():
     assert record.error == failure
 
 
+def test_there_is_no_consensus_if_all_parts_were_left_out():
+    """No part fails for the candidate, so there is no failure to repeat."""
+    failure = Failure("unsupported", "no rule")
+    failures = dict.fromkeys([part.label for part in parts], failure)
+    reference = []
+    for index in range(20):
+        reference += make_records(index, 0.0, failures)
+    fitted = FittedAggregate.fit(consensus_proxy, reference)
+    assert not fitted.consensus.weights
+    (record,) = fitted.compute_records(make_records(99, 9.5))
+    assert record.error == Failure("unsupported", "no member of the consensus has a weight")
+
+
 def test_the_key_names_the_reference_and_the_samples():
     fitted = fit_reference()
     other_reference = fit_reference(count=21)
@@ -335,16 +348,20 @@ def test_the_description_says_how_far_members_agree():
     # NAS-Bench-101, TransNAS-Bench-101 and the table convnet have 0.76, 0.75 and 0.68.
     assert describe_consensus(facts) == (
         "The 2 proxies of consensus have a mean rank correlation of 0.71 with each other. "
-        "Size explains 83 % of their ranking. "
-        "With a similar agreement, its rank correlation with accuracy is 0.66 to 0.83 on "
-        "NAS-Bench-101, TransNAS-Bench-101 and the table convnet, where FLOPs have 0.53 to 0.77. "
+        "The size of the networks explains 83 % of the combined ranking. "
+        "On benchmarks with a similar agreement (NAS-Bench-101, TransNAS-Bench-101 and the table "
+        "convnet), the consensus has a rank correlation with accuracy of 0.66 to 0.83; FLOPs alone "
+        "have 0.53 to 0.77. "
         "meco_opt is left out: it failed on 40 of 64 reference networks."
     )
     disagreeing = describe_consensus({**facts, "agreement": 0.2})
     assert "check the ranking with --confirm" in disagreeing
     assert "No benchmark has a similar agreement (8 families, 0.41 to 0.89)." in disagreeing
     one_similar = describe_consensus({**facts, "agreement": 0.36})
-    assert "is 0.84 on Accel-NASBench, where FLOPs have 0.64." in one_similar
+    assert (
+        "(Accel-NASBench), the consensus has a rank correlation with accuracy of 0.84; FLOPs alone have 0.64."
+        in one_similar
+    )
     own_networks = describe_consensus(facts, is_sample_of_space=False)
     assert "similar agreement" not in own_networks
     assert "similar agreement" not in describe_consensus({**facts, "label": "mine"})

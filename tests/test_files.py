@@ -62,3 +62,4 @@ def test_a_csv_file_holds_no_formulas_for_a_spreadsheet():
         {"proxy": "plain", "value": None, "@name": 2},
     ]
     assert format_csv(rows) == "proxy,value,'@name\r\n'=cmd(),-1.5,''x\r\nplain,,2\r\n"
+    assert format_csv([]) == ""

@@ -49,7 +49,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(user_code, "_marks_of_process", set())
+    monkeypatch.setattr(user_code, "_trusted_in_this_process", set())
     write_net(tmp_path, NET, 4)
     write_images(tmp_path, seed=0)
     yield tmp_path

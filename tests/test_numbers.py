@@ -77,10 +77,10 @@ def test_one_is_singular() -> None:
         "1 epoch",
         "2 epochs",
     ]
-    assert [formatting.format_count(n, "forward") for n in (0.5, 1.0, 12.6)] == [
-        "0.5 forwards",
-        "1 forward",
-        "12.6 forwards",
+    assert [formatting.format_count(n, "forward pass") for n in (0.5, 1.0, 12.6)] == [
+        "0.5 forward passes",
+        "1 forward pass",
+        "12.6 forward passes",
     ]
     assert formatting.format_count(15_625, "architecture") == "15,625 architectures"
 

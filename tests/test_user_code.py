@@ -20,7 +20,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(user_code, "_marks_of_process", set())
+    monkeypatch.setattr(user_code, "_trusted_in_this_process", set())
     yield tmp_path
     # Modules of this project must not be imported by the next one, whose files have the same names.
     for name in set(sys.modules) - modules_before:
@@ -164,7 +164,7 @@ def test_trusted_code_is_remembered_by_other_processes(
 ):
     write_file(project / "mine.py", "value = 1\n")
     load_object("./mine.py:value")
-    monkeypatch.setattr(user_code, "_marks_of_process", set())
+    monkeypatch.setattr(user_code, "_trusted_in_this_process", set())
     require_trusted_code("./mine.py:value", None, "runs/mine", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(project / "another user"))
     with pytest.raises(UsageError, match="not run on this machine"):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from untrained.errors import UsageError, unknown_name_error
-from untrained.names import fingerprint_user_code, parse_call
+from untrained.names import fingerprint_user_code, parse_call, split_names
 from untrained.quantities import (
     parse_count,
     parse_duration,
@@ -241,7 +241,8 @@ class SearchConfig:
         data_root: Folder of data sets; None for the default.
         input_size: Side of the square images that networks see; None for that of the space.
         budget: Number of architectures to score; None for 100 if nothing else ends the search.
-        time: Time for everything: scoring, the contest and the training of the winner: "30m".
+        time: Time for the whole run, such as "30m": scoring, the short trainings that choose the
+            winner (the contest), and the training of the winner.
         effort: "quick", "normal" or "thorough", for the times of `EFFORTS`; empty for no limit.
             `time` takes precedence.
         stable: Stop when the best `top` architectures have not changed during this many new ones.
@@ -337,12 +338,20 @@ class SearchConfig:
         """The limits as the user typed them, by attribute of `Limits`."""
         return {LIMIT_KEYS[key]: str(text) for key, text in self.limits.items()}
 
-    def list_user_code(self) -> list[str]:
-        """Return the names in this config that refer to files and modules of the user."""
+    def list_user_code(self, has_objectives: bool = False) -> list[str]:
+        """Return the names that refer to files and modules of the user and decide the search.
+
+        Args:
+            has_objectives: Whether the strategy weighs the proxies of `also`. Otherwise they are
+                only recorded.
+        """
         _, options = parse_call(self.strategy)
         names = [self.space, self.proxy]
         for option in options.values():
             names.append(str(option))
+        names += split_names(self.screen)
+        if has_objectives:
+            names += split_names(self.also)
         return [name for name in names if fingerprint_user_code(name)]
 
     def describe_search(self) -> dict[str, object]:

@@ -96,19 +96,20 @@ def hold_lock(path: Path) -> Iterator[int | None]:
     flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
     try:
         descriptor = os.open(path, flags | os.O_EXCL, 0o666)
-        is_free = True
-        # Some network file systems have no locks.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_new = True
     except FileExistsError:
         descriptor = os.open(path, flags, 0o666)
-        is_free = _lock_if_abandoned(descriptor) and _is_open_at(descriptor, path)
+        is_new = False
     try:
-        if is_free:
-            yield descriptor
-            path.unlink(missing_ok=True)
-        else:
+        # Another process may lock or remove the file between the two calls, even a new one.
+        is_free = _lock_if_abandoned(descriptor, is_new) and _is_open_at(descriptor, path)
+        if not is_free:
             yield None
+            return
+        try:
+            yield descriptor
+        finally:
+            path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 
@@ -173,15 +174,20 @@ def _is_open_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _lock_if_abandoned(descriptor: int) -> bool:
-    """Lock an open file or folder and return True, unless a running process has locked it."""
+def _lock_if_abandoned(descriptor: int, is_new: bool = False) -> bool:
+    """Lock an open file or folder and return True, unless a running process has locked it.
+
+    Args:
+        descriptor: The open file or folder.
+        is_new: Whether this process has just created it.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        # The file system has no locks, so the age decides.
-        return time.time() - os.fstat(descriptor).st_mtime > _SECONDS_UNTIL_ABANDONED
+        # Some network file systems have no locks. There, the age decides.
+        return is_new or time.time() - os.fstat(descriptor).st_mtime > _SECONDS_UNTIL_ABANDONED
     return True
 
 
@@ -246,6 +252,8 @@ def read_result_file(path: Path) -> Iterator[dict[str, Any]]:
 
 def format_csv(rows: Sequence[Mapping[str, object]]) -> str:
     """Format rows with equal keys as CSV, with the keys as the first line and guarded cells."""
+    if not rows:
+        return ""
     text = StringIO()
     writer = csv.writer(text)
     names = list(rows[0])

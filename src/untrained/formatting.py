@@ -72,10 +72,12 @@ def format_percent(fraction: float, decimals: int = 1) -> str:
 
 
 def format_count(count: float, noun: str) -> str:
-    """Format a count with its noun: 1 epoch, 2 epochs, 0.5 epochs."""
+    """Format a count with its noun: 1 epoch, 2 epochs, 0.5 epochs, 2 passes."""
     number = f"{count:,}" if isinstance(count, int) else f"{count:,g}"
     if count == 1:
         return f"{number} {noun}"
+    if noun.endswith("s"):
+        return f"{number} {noun}es"
     return f"{number} {noun}s"
 
 

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from untrained.errors import UsageError, unknown_name_error
+from untrained.pairs import split_pairs
 from untrained.quantities import show_value
 from untrained.user_code import (
     UserCode,
@@ -74,7 +75,7 @@ def parse_call(text: str) -> tuple[str, dict[str, object]]:
 
 
 def split_names(text: str) -> list[str]:
-    """Split a list of names at its commas, except inside brackets.
+    """Split a list of names at its commas, except inside brackets and quotes.
 
     Args:
         text: Names such as `a,b(c=1,d=2)`.
@@ -86,7 +87,7 @@ def split_names(text: str) -> list[str]:
         raise UsageError(
             f"{show_value(text)} is not a list of names; give them as text, such as 'params,naswot'"
         )
-    parts = re.split(r",\s*(?![^()]*\))", text.strip())
+    parts = [part.strip() for _, part in split_pairs(text)]
     return [part for part in parts if part]
 
 
@@ -184,7 +185,7 @@ def incomplete_reference_error(name: str, what: str) -> UsageError:
     return UsageError(f"{name!r} is incomplete; name {what} in it: {example}")
 
 
-def find_path_error(text: str) -> UsageError | None:
+def make_path_error(text: str) -> UsageError | None:
     """Make the error for a text that looks like a path although an architecture is expected.
 
     Returns:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 def format_pairs(pairs: Iterable[tuple[str, int | float | str]]) -> str:
-    """Write `name=value` pairs. A value that would be read in another way is quoted."""
+    """Write `name=value` pairs. A value that would otherwise be parsed differently is quoted."""
     texts = []
     for name, value in pairs:
         text = str(value)
@@ -43,7 +43,9 @@ def split_pairs(text: str) -> list[tuple[int, str]]:
             elif character == quote:
                 quote = ""
         elif character in ("'", '"'):
-            quote = character
+            # Inside a word it is an apostrophe, as in the path ./it's/mine.py.
+            if not text[max(position - 1, 0)].isalnum():
+                quote = character
         elif character in "([{":
             depth += 1
         elif character in ")]}":

@@ -1,6 +1,6 @@
 """The registry of named members: proxies, spaces, strategies, data sources, recipes and others.
 
-Each of these packages has one registry, which its modules fill when they are imported.
+Each kind of member has one registry, which the modules of its package fill when they are imported.
 """
 
 from collections.abc import Iterator, Mapping

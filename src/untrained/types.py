@@ -5,6 +5,7 @@ This module does not import torch.
 """
 
 import json
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from math import isfinite
@@ -139,7 +140,7 @@ class Task:
         shape = "x".join(map(str, self.input_shape))
         text = f"{self.dataset}:{shape}:{self.num_classes}:{self.loss}"
         if self.vocabularies:
-            text += f":{len(self.vocabularies)} of identifiers"
+            text += f":{len(self.vocabularies)} categorical columns"
         return text
 
 
@@ -302,6 +303,15 @@ def read_task_key(text: str) -> Task:
     return Task(dataset, tuple(input_shape), num_classes, loss, vocabularies)
 
 
+# Versions at the end of a measure, see `Proxy.measure`: "@1", "@1+meco@2", "@1-5e884898".
+_VERSIONS = re.compile(r"@\d+(\+\w+@\d+)*(-\w+)?$")
+
+
+def remove_version(measure: str) -> str:
+    """Return the name and the options in a measure: `dextr` for `dextr@1`."""
+    return _VERSIONS.sub("", measure)
+
+
 class RecordFacts(TypedDict, total=False):
     """Fields of a `Record` that describe the measurement."""
 
@@ -400,7 +410,7 @@ class Record:
     @property
     def proxy(self) -> str:
         """Name and options of the proxy, without its version."""
-        return self.request.measure.rsplit("@", 1)[0]
+        return remove_version(self.request.measure)
 
     @property
     def task(self) -> Task:

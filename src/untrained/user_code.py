@@ -388,15 +388,15 @@ def _is_installed(file: Path) -> bool:
 
 
 # Marks that were made in this process, for machines on which the cache folder cannot be written.
-_marks_of_process: set[str] = set()
+_trusted_in_this_process: set[str] = set()
 
 
 def trust_user_code(code: UserCode) -> None:
     """Record on this machine that the user has named this version of the code."""
     mark = _locate_trust_mark(code)
-    if mark.name in _marks_of_process:
+    if mark.name in _trusted_in_this_process:
         return
-    _marks_of_process.add(mark.name)
+    _trusted_in_this_process.add(mark.name)
     with suppress(OSError):
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
@@ -405,7 +405,7 @@ def trust_user_code(code: UserCode) -> None:
 def is_trusted(code: UserCode) -> bool:
     """Return whether the user has named this version of the code on this machine before."""
     mark = _locate_trust_mark(code)
-    return mark.name in _marks_of_process or mark.is_file()
+    return mark.name in _trusted_in_this_process or mark.is_file()
 
 
 def _locate_trust_mark(code: UserCode) -> Path:

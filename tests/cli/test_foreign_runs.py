@@ -28,7 +28,7 @@ def import_mark(run_cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     Its space is in `mine.py`, which creates a file when it is imported. Returns the path of that file.
     """
     monkeypatch.setenv("XDG_CACHE_HOME", str(project / "their cache"))
-    monkeypatch.setattr(user_code, "_marks_of_process", set())
+    monkeypatch.setattr(user_code, "_trusted_in_this_process", set())
     marked = f"open({str(project / 'imported')!r}, 'a').close()\n{dedent(USER_FILE)}"
     (project / "mine.py").write_text(marked)
     assert run_cli(*SEARCH)[0] == 0
@@ -42,7 +42,7 @@ def _become_another_user(project: Path, monkeypatch: pytest.MonkeyPatch) -> None
         if name.startswith("untrained_user_"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setenv("XDG_CACHE_HOME", mkdtemp(dir=project))
-    monkeypatch.setattr(user_code, "_marks_of_process", set())
+    monkeypatch.setattr(user_code, "_trusted_in_this_process", set())
     (project / "imported").unlink()
 
 

@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 import pytest
 
 from tests.cli.helpers import NONE, PRINTING_FILE, RECORD_KEYS, SKIP, read_usage_error
+from untrained.names import parse_call
 from untrained.proxies import PROXIES, split_names
 
 
@@ -184,12 +185,21 @@ def test_score_with_a_variant_of_a_proxy(run_cli):
         ("a, b", ["a", "b"]),
         ("a(x=1,y=2),b", ["a(x=1,y=2)", "b"]),
         ("./m.py:a(x=1, y=2), b(z=3)", ["./m.py:a(x=1, y=2)", "b(z=3)"]),
+        ("mlp(widths=[8,16]),b", ["mlp(widths=[8,16])", "b"]),
+        ("a(x=1,y=(2,3)),b", ["a(x=1,y=(2,3))", "b"]),
+        ("./it's/mine.py:net,params", ["./it's/mine.py:net", "params"]),
+        ("./it's/mine.py:net(a='x,y'),params", ["./it's/mine.py:net(a='x,y')", "params"]),
         (" a ", ["a"]),
         (",", []),
     ],
 )
 def test_commas_in_brackets_do_not_separate_proxies(text, names):
     assert split_names(text) == names
+
+
+def test_options_may_be_lists_and_tuples():
+    assert parse_call("mlp(widths=[8,16])") == ("mlp", {"widths": [8, 16]})
+    assert parse_call("mlp(a=1,widths=(8,16),b=2)") == ("mlp", {"a": 1, "widths": (8, 16), "b": 2})
 
 
 def test_the_error_of_a_forward_pass_is_printed_literally(run_cli):

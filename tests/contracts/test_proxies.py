@@ -8,6 +8,7 @@ import random
 import re
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from math import isfinite
 
@@ -33,7 +34,7 @@ from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.probe.circle import draw_plane
 from untrained.proxies import PROXIES, Proxy, load_proxy
-from untrained.types import Batch
+from untrained.types import Batch, remove_version
 
 
 @cache
@@ -280,7 +281,7 @@ def test_every_proxy_has_complete_metadata(proxy: Proxy):
     assert proxy.samples >= 1
     assert proxy.cost >= 0
     assert proxy.layers
-    assert proxy.measure == f"{proxy.name}@{proxy.version}"
+    assert proxy.measure.partition("+")[0] == f"{proxy.name}@{proxy.version}"
     assert proxy.formula or proxy.aspects in ("size", "nothing")
 
 
@@ -303,6 +304,14 @@ def test_a_proxy_depends_on_labels_exactly_if_it_declares_them():
         (("data",), lambda probe: probe.gradients, "which needs labels and gradients"),
         (("data", "gradients"), lambda probe: probe.kernel("loss"), 'kernel("loss"), which needs labels'),
         (("data",), lambda probe: probe.parts(2)[1].loss, "probe.loss, which needs labels"),
+        (("data",), lambda probe: probe.batch.targets, "probe.batch.targets, which needs labels"),
+        (("data",), lambda probe: probe.first(2).batch.targets, "probe.batch.targets, which needs labels"),
+        (("data",), lambda probe: probe.with_inputs(probe.batch.inputs).loss, "probe.loss, which needs labels"),
+        (
+            ("data", "labels"),
+            lambda probe: probe.with_gaussian_weights(probe.generator("test")).gradients,
+            "probe.gradients, which needs gradients",
+        ),
     ],
 )  # fmt: skip
 def test_a_measurement_that_is_not_declared_is_refused(needs, read, reason):
@@ -318,6 +327,48 @@ def test_a_measurement_that_is_not_declared_is_refused(needs, read, reason):
     assert str(caught.value).startswith("careless reads ")
     for need in declared:
         assert f'"{need}"' in str(caught.value)
+
+
+def test_the_inputs_of_a_batch_need_no_declaration():
+    batch = make_batch("cnn")
+
+    @ut.proxy(needs=("data",), samples=4)
+    def mean_input(probe):
+        """Mean of the inputs times their number."""
+        return float(probe.batch.inputs.mean()) * len(probe.batch)
+
+    expected = float(batch.inputs[:4].mean()) * 4
+    assert mean_input(Probe(make_model("cnn"), batch)) == pytest.approx(expected)
+
+
+def test_the_key_of_a_combination_contains_the_versions_of_its_parts(monkeypatch):
+    """Otherwise records of an earlier version of a part would be reused."""
+    assert (
+        load_proxy("harmonic_mean(a=naswot,b=zico)").measure == "harmonic_mean(a=naswot,b=zico)@1"
+    )
+    assert (
+        load_proxy("harmonic_mean(a=meco,b=zico)").measure
+        == "harmonic_mean(a=meco,b=zico)@1+meco@2"
+    )
+    # The parts may also be defaults.
+    assert load_proxy("harmonic_mean").measure == "harmonic_mean@1+zen@2"
+    monkeypatch.setitem(PROXIES._members, "trace", replace(PROXIES["trace"], version=3))
+    assert load_proxy("hnas").measure == "hnas@1+trace@3"
+    assert load_proxy("hnas(metric=knas)").measure == "hnas(metric=knas)@1"
+
+
+@pytest.mark.parametrize(
+    ("measure", "name"),
+    [
+        ("dextr@1", "dextr"),
+        ("dextr(variant=published)@12", "dextr(variant=published)"),
+        ("harmonic_mean(a=meco)@1+meco@2+zen@2", "harmonic_mean(a=meco)"),
+        ("me@home@1-5e884898", "me@home"),
+        ("loss", "loss"),
+    ],
+)
+def test_the_name_of_a_measure_has_no_version(measure, name):
+    assert remove_version(measure) == name
 
 
 def test_a_copy_of_a_model_has_the_same_scores():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
 
@@ -315,6 +316,17 @@ def test_a_setup_that_cannot_be_sent_is_an_error_and_starts_no_process(setup):
     with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
         backend.start_worker(0, 0)
     assert not backend._processes
+
+
+def test_an_answer_that_cannot_be_read_is_reported_as_the_death_of_the_worker(setup):
+    """The class of a record may be missing here, for example after an update during a run."""
+    backend = ProcessBackend(setup)
+    answer = BytesIO(b"cno_such_module\nUnknown\n.")  # a pickle of a class
+    process = SimpleNamespace(stdin=BytesIO(), stdout=answer)
+    backend._read_messages(3, process, b"setup", BytesIO(b"last words"))
+    assert list(backend.wait_for_events(1.0)) == [
+        WorkerDied(3, "ModuleNotFoundError: No module named 'no_such_module'", "last words")
+    ]
 
 
 def test_a_worker_whose_driver_is_gone_ends_at_once(backend):

@@ -270,7 +270,7 @@ def test_records_are_yielded_in_the_order_of_requests_and_stored_as_they_arrive(
         assert [[record.seed for record in records] for records in answers] == [[0, 1]] * 4
         stored = [(record.arch, record.seed) for record in store]
         assert stored == [(arch, seed) for arch in archs[::-1] for seed in (1, 0)]
-        assert evaluator.measured == 4
+        assert evaluator.measured_count == 4
 
 
 def test_only_missing_records_are_measured_and_counted(tmp_path):
@@ -289,7 +289,7 @@ def test_only_missing_records_are_measured_and_counted(tmp_path):
         assert answers[0] == answers[3]
         assert {len(records) for records in answers} == {2}
         # Both of c, and b, of which one measure was missing.
-        assert evaluator.measured == 3
+        assert evaluator.measured_count == 3
         list(make_tiny_evaluator(proxies, (0, 1), store)([a]))
         assert counter.calls == 4
 
@@ -305,7 +305,7 @@ def test_a_failure_of_the_machine_is_tried_again_and_one_of_the_network_is_not(t
         store.add([failed])
         ((record,),) = evaluator([arch])
         is_transient = kind in ("crashed", "oom", "timeout")
-        assert (counter.calls, evaluator.measured) == ((1, 1) if is_transient else (0, 0))
+        assert (counter.calls, evaluator.measured_count) == ((1, 1) if is_transient else (0, 0))
         assert list(store) == [record]
         assert (record == failed) == (not is_transient)
 

@@ -94,7 +94,7 @@ def test_folder_is_complete_and_says_that_the_weights_are_untrained(folder):
     assert "Unknown: the network is not trained." in readme
     assert re.search(
         r"`model.onnx` takes [\d.]+ ms for 1 sample on the CPU of the machine that exported it "
-        r"\(\d threads?, fastest tenth of 30",
+        r"\(\d threads?, tenth percentile of 30",
         readme,
     )
 

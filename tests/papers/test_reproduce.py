@@ -140,7 +140,7 @@ def test_list_experiments_shows_last_run(tmp_path, monkeypatch):
     replace(RESULT, folder="runs/reproduce-dextr-table-4").save()
     row = next(row for row in list_experiments() if row["name"] == "dextr-table-4")
     assert row["state"] == "largest difference: -0.12 (NB201-cf10, zen)"
-    assert (row["made_on"], row["furthest"]) == (RESULT.made_on, pytest.approx(-0.12))
+    assert (row["made_on"], row["largest_difference"]) == (RESULT.made_on, pytest.approx(-0.12))
     (tmp_path / "runs/reproduce-dextr-table-4/reproduction.json").write_text("{")
     assert "cannot be read" in next(
         row["state"] for row in list_experiments() if row["name"] == "dextr-table-4"

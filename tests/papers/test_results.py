@@ -201,7 +201,7 @@ def test_every_item_that_was_run_has_its_key_line():
         runs |= {run.experiment: run for run in page.runs}
     for item in ITEMS:
         if item.experiment in runs:
-            assert find_key_line(item, runs[item.experiment]).what.startswith(item.key)
+            assert find_key_line(item, runs[item.experiment]).what.startswith(item.line_label)
 
 
 # --- the numbers of the README ---

@@ -11,7 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from untrained.probe import Probe
-from untrained.probe.batched.plan import MeasurementPlan, ViewPlan, compute_conditions, copy_to_cpu
+from untrained.probe.batched.plan import (
+    MeasurementPlan,
+    ViewPlan,
+    compute_inverse_conditions,
+    copy_to_cpu,
+)
 from untrained.probe.batched.scheduler import RunStatistics, StackSlice, TapeResult, gather_stack
 from untrained.probe.batched.signatures import SignatureCache
 from untrained.probe.jets import Jet
@@ -67,6 +72,7 @@ def assert_agreement(models: list[nn.Module], data: Batch) -> RunStatistics:
         assert_near(probe.outputs, alone.outputs)
         assert "operations" in vars(probe) or len(data) > 1
         assert probe.operations == alone.operations
+        assert_near(probe.last_map, alone.last_map)
         for ours, theirs in zip(probe.features, alone.features, strict=True):
             assert_near(ours.tensor, theirs.tensor)
         together = probe.inverse_conditions(probe.features)
@@ -321,7 +327,7 @@ def test_condition_numbers_do_not_depend_on_the_place_in_a_stack():
         first = piece.stack[piece.position, 0]
         sigma = torch.linalg.svdvals(first.reshape(len(first), -1).double())
         expected.append(float(sigma[-1] / sigma[0]))
-    assert compute_conditions(pieces) == pytest.approx(expected, rel=1e-7)
+    assert compute_inverse_conditions(pieces) == pytest.approx(expected, rel=1e-7)
 
 
 def test_copies_on_the_cpu_are_in_order_also_for_different_shapes():

@@ -12,6 +12,7 @@ from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.blocks import Blocks, find_blocks, flatten_positions, measure_blocks
 from untrained.probe.graph import record_graph
+from untrained.proxies import load_proxy
 from untrained.spaces import load_space
 from untrained.types import Batch
 
@@ -332,6 +333,29 @@ def test_the_last_map_is_the_one_before_pooling_and_classification(model, shape,
     )
     copy(data.inputs)
     torch.testing.assert_close(ours, outputs[0].detach(), rtol=1e-10, atol=1e-12)
+
+
+def test_the_last_hidden_features_of_an_mlp_do_not_depend_on_functions_in_place():
+    """The copies that are made for functions in place hide that a feature is the output."""
+    data = make_batch(*FLAT)
+    scores = []
+    maps = []
+    for inplace in (False, True):
+        torch.manual_seed(0)
+        width = data.inputs.shape[1]
+        model = nn.Sequential(
+            nn.Linear(width, 7), nn.BatchNorm1d(7), nn.ReLU(inplace=inplace), nn.Linear(7, 3)
+        ).double()
+        probe = Probe(model, data)
+        maps.append(probe.last_map)
+        scores.append(load_proxy("zen")(Probe(model, data)))
+        # Reading the variances runs the network once more.
+        assert len(probe.norm_variances) == 1
+        del vars(probe)["last_map"]
+        assert torch.equal(probe.last_map, maps[-1])
+    assert maps[0].shape[1] == 7
+    assert torch.equal(*maps)
+    assert scores[0] == scores[1]
 
 
 # ---------------------------------------------------------------------------------------------------------------- depth

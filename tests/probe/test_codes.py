@@ -39,7 +39,7 @@ def test_a_module_is_read_once_by_the_signs_of_its_input(activation):
     assert torch.equal(code.signs, data.inputs.flatten(1) > 0)
     assert code.signs.any()
     assert not code.signs.all()
-    assert code.images
+    assert code.is_feature_map
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -47,8 +47,8 @@ def test_a_function_is_read_once_by_the_signs_of_its_input(function):
     data = make_batch(*FLAT)
     (code,) = read_codes(Net(lambda net, x: function(x * 1)), data)
     assert torch.equal(code.signs, data.inputs > 0)
-    assert not code.images
-    assert code.relu_modules == 0
+    assert not code.is_feature_map
+    assert code.relu_module_count == 0
 
 
 def test_codes_are_in_call_order_and_read_before_inputs_are_overwritten():
@@ -140,7 +140,9 @@ class FunctionalReLU(nn.Module):
     ],
 )
 def test_modules_named_after_a_relu_that_take_the_same_input_are_counted(model, named):
-    assert [code.relu_modules for code in read_codes(model.double(), make_batch(*FLAT))] == named
+    assert [
+        code.relu_module_count for code in read_codes(model.double(), make_batch(*FLAT))
+    ] == named
 
 
 def test_in_nasbench201_the_relu_of_an_edge_is_counted_twice_and_the_last_once():
@@ -150,7 +152,7 @@ def test_in_nasbench201_the_relu_of_an_edge_is_counted_twice_and_the_last_once()
     codes = read_codes(space.build(space.parse(conv)), make_batch_32())
     edges = 3 * 2
     blocks = 2 * 2
-    assert sorted(code.relu_modules for code in codes) == [1] + [2] * (edges + blocks)
+    assert sorted(code.relu_module_count for code in codes) == [1] + [2] * (edges + blocks)
 
 
 def make_batch_32() -> Batch:
@@ -192,8 +194,8 @@ def test_codes_of_a_pass_for_features_equal_those_of_a_pass_of_their_own(space):
     assert not passes, "the network ran once more"
     for code, expected in zip(shared, alone, strict=True):
         assert torch.equal(code.signs, expected.signs)
-        assert code.images == expected.images
-        assert code.relu_modules == expected.relu_modules
+        assert code.is_feature_map == expected.is_feature_map
+        assert code.relu_module_count == expected.relu_module_count
 
 
 def count_passes(network: nn.Module) -> list[object]:

@@ -27,7 +27,9 @@ FIRST: dict[str, Callable[[Probe], object]] = {
     "fixed": lambda p: p.kernel("sum", "all", "fixed").gram(),
     "exact": lambda p: p.kernel("sum", "all", "exact").gram(),
     "hessian": lambda p: p.hessian_weights,
-    "codes": lambda p: [(code.signs, code.images, code.relu_modules) for code in p.codes],
+    "codes": lambda p: [
+        (code.signs, code.is_feature_map, code.relu_module_count) for code in p.codes
+    ],
 }
 
 

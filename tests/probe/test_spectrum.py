@@ -10,7 +10,12 @@ from untrained.probe.features import (
     compute_inverse_conditions,
     compute_inverse_conditions_or_nan,
 )
-from untrained.probe.spectrum import TOLERANCE, extreme_ratio, log_largest, ratio_by_squaring
+from untrained.probe.spectrum import (
+    TOLERANCE,
+    compute_eigenvalue_ratios,
+    compute_log_largest_eigenvalues,
+    compute_ratios_by_squaring,
+)
 
 D = torch.float64
 
@@ -37,7 +42,10 @@ def test_random_gram_matrices_agree_within_the_tolerance(rows):
     for features in (X, X.relu(), X * torch.logspace(0, -3, rows, dtype=D)[:, None]):
         G = features @ features.mT
         torch.testing.assert_close(
-            ratio_by_squaring(G).sqrt(), compute_by_decomposition(G), rtol=TOLERANCE, atol=0
+            compute_ratios_by_squaring(G).sqrt(),
+            compute_by_decomposition(G),
+            rtol=TOLERANCE,
+            atol=0,
         )
 
 
@@ -49,19 +57,19 @@ def test_clustered_extreme_eigenvalues_are_found(gap):
     bottom = torch.cat([torch.full((16,), 9.0, dtype=D), cluster])
     G = make_matrices(torch.stack([top, bottom]))
     expected = torch.stack([top.min() / top.max(), bottom.min() / bottom.max()])
-    torch.testing.assert_close(ratio_by_squaring(G), expected, rtol=3 * TOLERANCE, atol=0)
+    torch.testing.assert_close(compute_ratios_by_squaring(G), expected, rtol=3 * TOLERANCE, atol=0)
 
 
 def test_the_bound_holds_when_all_eigenvalues_are_equal():
     """The worst case: every trace is 1 / m, and only the factor 2^-k converges."""
-    (log_eigenvalue,) = log_largest(7 * torch.eye(64, dtype=D)[None])
+    (log_eigenvalue,) = compute_log_largest_eigenvalues(7 * torch.eye(64, dtype=D)[None])
     assert float(log_eigenvalue.exp()) == pytest.approx(7, rel=TOLERANCE)
 
 
 @pytest.mark.parametrize("condition", [1e4, 1e8, 1e11, 1e13, 1e15])
 def test_near_singular_matrices_lose_digits_but_stay_within_a_millionth(condition):
     values = torch.logspace(0, -torch.tensor(condition).log10(), 64, dtype=D)
-    ratio = ratio_by_squaring(make_matrices(values[None])).sqrt()
+    ratio = compute_ratios_by_squaring(make_matrices(values[None])).sqrt()
     assert float(ratio) == pytest.approx(condition**-0.5, rel=1e-6, abs=1e-6)
 
 
@@ -70,7 +78,7 @@ def test_rank_deficient_matrices_have_the_ratio_zero():
     X[0, 5] = 0  # a dead channel
     X[1, 7] = X[1, 3]  # a channel that repeats another
     X[2] = 0
-    ratios = ratio_by_squaring(X @ X.mT).sqrt()
+    ratios = compute_ratios_by_squaring(X @ X.mT).sqrt()
     full = compute_by_decomposition(X @ X.mT)
     assert float(ratios[:3].max()) < 1e-6
     assert float(ratios[0]) == float(ratios[2]) == 0.0
@@ -87,8 +95,8 @@ def test_a_matrix_that_is_not_finite_does_not_affect_others():
         ]
     )
     G[2, 0, 0] = torch.inf
-    assert extreme_ratio(G)[0] == 1
-    assert extreme_ratio(G).isnan().tolist() == [False, True, True]
+    assert compute_eigenvalue_ratios(G)[0] == 1
+    assert compute_eigenvalue_ratios(G).isnan().tolist() == [False, True, True]
 
 
 def test_a_feature_map_that_is_not_finite_affects_only_its_network():
@@ -110,4 +118,6 @@ def test_a_feature_map_that_is_not_finite_affects_only_its_network():
 def test_a_gpu_agrees_with_the_cpu(rows):
     G = draw(9, rows, 2 * rows)
     G = G @ G.mT
-    torch.testing.assert_close(extreme_ratio(G.cuda()).cpu(), extreme_ratio(G), rtol=1e-7, atol=0)
+    torch.testing.assert_close(
+        compute_eigenvalue_ratios(G.cuda()).cpu(), compute_eigenvalue_ratios(G), rtol=1e-7, atol=0
+    )

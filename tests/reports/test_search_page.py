@@ -91,7 +91,7 @@ def test_every_string_is_escaped() -> None:
 def test_a_run_without_a_score_says_so() -> None:
     page = render_search_page(make_summary(count=0, failures=3, diagram=None))
     text = extract_body(page)
-    assert "No architecture has a score: 3 architectures, all failed." in text
+    assert "No architecture has a score; 3 failed." in text
     assert "No architecture has a score." in text
     assert "<svg" not in page
     assert "Nothing was scored." in extract_body(
@@ -208,7 +208,7 @@ def test_the_first_traceback_of_each_kind_of_failure_is_shown_and_escaped() -> N
 
 def test_workers_are_shown_if_there_are_several_or_one_died() -> None:
     first = WorkerTimes("process 1", 60, 3.0, 1.0, 20.0, 6.0)
-    second = WorkerTimes("process 2", 40, 2.0, 0.0, 21.0, 0.0, deaths=2)
+    second = WorkerTimes("process 2", 40, 2.0, 0.0, 21.0, 0.0, crashes=2)
     page = render_search_page(make_summary(workers=(first, second)))
     rows = [
         re.findall(r"<td[^>]*>([^<]*)</td>", row)

@@ -99,6 +99,12 @@ def test_curves_confusion_and_mistakes_are_drawn():
     assert not re.search(r"https?:|@import|url\(", html)
 
 
+def test_an_empty_cell_of_a_confusion_matrix_is_a_zero():
+    html = make_training_sections(make_training(confusion=((8, 0), (1, 7))))
+    assert "<title>cat, dog: 0.00</title>" in html
+    assert "not defined" not in html
+
+
 def test_epoch_ticks_are_whole_numbers_and_accuracies_end_at_100():
     """If every epoch reaches 100 %, the axis would go from 90 to 110; it is cut at 100."""
     training = make_training(
@@ -259,7 +265,7 @@ def test_the_terminal_shows_hand_made_networks_in_80_columns(capsys, monkeypatch
     show_confirmation(make_confirmation())
     output = capsys.readouterr().out
     rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if line.strip()}
-    assert rows["*"] == ["found", "1.83", "M", "0.12", "0.5000", "0.7000", "0.5100", "0.6900"]
+    assert rows["*"] == ["the", "best", "1.83", "M", "0.12", "0.5000", "0.7000", "0.5100", "0.6900"]
     assert (
         rows["logistic"] == "2.00 k 0.36 0.6000 0.6500 0.6100 0.6400 +0.1000 \u00b1 0.0200".split()
     )
@@ -268,7 +274,7 @@ def test_the_terminal_shows_hand_made_networks_in_80_columns(capsys, monkeypatch
     assert "the AUC of the networks selected by sigeo is 2.0 points lower than that of the" in words
     best = "the network with the lowest log loss on the validation data (an AUC of 70.0 %)"
     assert f"The winner of this run is {best}, which was selected at random." in words
-    assert "confirming took 1 min 11 s" in words
+    assert "the confirmation trainings took 1 min 11 s" in words
 
 
 def test_hand_made_networks_are_compared_with_the_winner():

@@ -1,10 +1,15 @@
 """The session file: who works on a run, and what a killed process leaves."""
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+
+import pytest
 
 from untrained.files import hold_lock, is_locked
 from untrained.runs.session import (
@@ -98,6 +103,41 @@ def test_a_lock_is_held_inside_the_block_only(tmp_path):
         assert is_locked(path)
     assert not path.exists()
     assert not is_locked(path)
+
+
+def test_a_new_file_that_another_process_locks_first_is_not_free(tmp_path, monkeypatch):
+    path = tmp_path / "lock"
+    flock = fcntl.flock
+    with ExitStack() as others:
+        holders = []
+
+        def lock_elsewhere_first(descriptor, operation):
+            monkeypatch.setattr(fcntl, "flock", flock)
+            holders.append(others.enter_context(hold_lock(path)))
+            flock(descriptor, operation)
+
+        monkeypatch.setattr(fcntl, "flock", lock_elsewhere_first)
+        with hold_lock(path) as descriptor:
+            assert holders[0] is not None
+            assert descriptor is None
+        assert is_locked(path)
+
+
+def test_a_new_file_is_free_on_a_file_system_without_locks(tmp_path, monkeypatch):
+    def refuse(descriptor, operation):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with hold_lock(tmp_path / "lock") as descriptor:
+        assert descriptor is not None
+        with hold_lock(tmp_path / "lock") as second:
+            assert second is None
+
+
+def test_an_exception_removes_the_file(tmp_path):
+    with pytest.raises(KeyError), hold_lock(tmp_path / "lock"):
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_text_of_a_session():

@@ -107,7 +107,7 @@ def check_winner(result: SearchResult) -> None:
     best = str(result.best)
     assert set(name_winners().values()) == {best}
     if result.confirmed:
-        assert result.confirmed.winner == best
+        assert result.confirmed.best_arch == best
         assert result.confirmed.groups[0].archs[0] == str(result.ranking.standings[0].arch)
     else:
         assert best == str(result.ranking.standings[0].arch)

@@ -15,10 +15,10 @@ from untrained.data import DataSource
 from untrained.spaces.core.supernet import (
     EquivalentGenes,
     OptionScores,
+    group_options_by_choice,
     make_uniform_mixture,
     mix_branches,
     rank_combinations,
-    score_single_choices,
 )
 from untrained.types import Arch, Batch, Task
 
@@ -46,7 +46,9 @@ class TwoEdges(nn.Module):
         raise NotImplementedError
 
     def decode_scores(self, scores: OptionScores) -> Iterator[EquivalentGenes]:
-        return ((genes,) for genes in rank_combinations(score_single_choices(self.options, scores)))
+        return (
+            (genes,) for genes in rank_combinations(group_options_by_choice(self.options, scores))
+        )
 
 
 @untrained.space(task=TASK, size=4, supernet=TwoEdges)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from untrained.spaces import load_space
-from untrained.spaces.core.supernet import rank_combinations, score_single_choices
+from untrained.spaces.core.supernet import group_options_by_choice, rank_combinations
 from untrained.types import Task
 
 TASK = Task("noise", (3, 8, 8), 4)
@@ -30,10 +30,10 @@ def test_combinations_are_sorted_by_their_sum_of_scores():
     )
     assert [
         tuple(o for _, o in genes)
-        for genes in rank_combinations(score_single_choices(options, scores))
+        for genes in rank_combinations(group_options_by_choice(options, scores))
     ] == expected
     ties = {"a": [0.0, 0.0, 0.0], "b": [1.0, 1.0], "c": [0.0] * 4}
-    assert next(rank_combinations(score_single_choices(options, ties))) == (
+    assert next(rank_combinations(group_options_by_choice(options, ties))) == (
         ("a", "x"),
         ("b", "x"),
         ("c", "w"),

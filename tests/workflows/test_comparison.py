@@ -79,7 +79,7 @@ def test_the_baseline_is_described_on_the_architectures_that_the_best_proxy_rank
     some = compare_with_truth(replace(UP, by_seed=((None, 2.0, 3.0, 4.0, 5.0),)), TRUTH)
     assert (
         describe_baseline_on_scored_archs([some, size], TRUTH)
-        == "On the 4 architectures that up ranks, params has 0.800."
+        == "On the 4 architectures that up can score, params has a rank correlation of 0.800."
     )
     assert describe_baseline_on_scored_archs([compare_with_truth(UP, TRUTH), size], TRUTH) == ""
     assert describe_baseline_on_scored_archs([some], TRUTH) == ""

@@ -61,7 +61,8 @@ def test_the_help_names_the_default_spaces(monkeypatch, capsys):
         main()
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert (
-        "convnet on your own pictures, mlp on tables without identifiers, nasrec_small on" in text
+        "convnet on your own pictures, mlp on tables without categorical columns, nasrec_small on"
+        in text
     )
 
 

@@ -328,8 +328,8 @@ def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch)
     losses = {
         key: metrics["loss"] for key, metrics in trials.items() if key.startswith("ctr nasrec")
     }
-    assert confirmation.winner in min(losses, key=lambda key: losses[key])
-    assert str(result.best) == confirmation.winner == TrainingResult.read("run").key.arch
+    assert confirmation.best_arch in min(losses, key=lambda key: losses[key])
+    assert str(result.best) == confirmation.best_arch == TrainingResult.read("run").key.arch
     assert [entry.name for entry in confirmation.entries] == [
         "found",
         *list_ctr_designs(SOURCE.task),
@@ -380,8 +380,8 @@ def test_a_hand_designed_network_that_wins_on_validation_is_delivered(fake_losse
     result = search(SMALL, **SEARCH)
     confirmation = result.confirmed
     assert confirmation is not None
-    assert (confirmation.reference, result.winner_name) == ("dlrm", "dlrm")
-    assert str(result.best) == confirmation.winner
+    assert (confirmation.winning_design, result.winner_name) == ("dlrm", "dlrm")
+    assert str(result.best) == confirmation.best_arch
     assert read_winner("run").name == "dlrm"
     assert Confirmation.read(RunFolder.read("run")) == confirmation
     found, _, dlrm, boosting = confirmation.entries
@@ -396,7 +396,7 @@ def test_a_hand_designed_network_that_wins_on_validation_is_delivered(fake_losse
     # The run folder has its training, as a user would read it, and keeps that of the found network.
     trained = TrainingResult.read("run/references/dlrm")
     assert replace(TrainingResult.read("run"), folder=trained.folder) == trained
-    assert TrainingResult.read("run/former-1").key.arch == confirmation.winner
+    assert TrainingResult.read("run/former-1").key.arch == confirmation.best_arch
     monkeypatch.setattr(Training, "train_step", None)
     again = train("run")
     assert (again.key.arch, again.loss) == ("dlrm", trained.loss)
@@ -410,7 +410,7 @@ def test_a_hand_designed_network_that_wins_on_validation_is_delivered(fake_losse
     assert "<b>dlrm</b>, the winner" in page
     assert "Earlier training" not in page
     outcome = read_run_outcome("run")
-    assert (outcome["best"], outcome["winner"]) == (confirmation.winner, "dlrm")
+    assert (outcome["best"], outcome["winner"]) == (confirmation.best_arch, "dlrm")
     assert outcome["trained"]["loss"] == trained.loss
 
     # The same search trains nothing again. If the found network wins, it returns to the run folder.
@@ -423,7 +423,7 @@ def test_a_hand_designed_network_that_wins_on_validation_is_delivered(fake_losse
 
 def test_a_hand_designed_network_over_a_limit_cannot_win(fake_losses):
     result = search(SMALL, limits={"params": "10k"}, **SEARCH)
-    assert result.confirmed.reference == ""
+    assert result.confirmed.winning_design == ""
     size = sum(weight.numel() for weight in CTR_DESIGNS["dlrm"](SOURCE.task).parameters())
     dlrm = result.confirmed.entries[2]
     assert (dlrm.limit_values, dlrm.val_loss) == ({"max_params": size}, 0.1)
@@ -498,7 +498,7 @@ def test_a_comparison_that_was_stopped_is_resumed(fake_losses, monkeypatch):
         patch.setattr(design_trials, "train", stop_at_dlrm)
         stopped = search(SMALL, **SEARCH)
     assert stopped.run.ended == "interrupted"
-    assert read_winner("run").reference == "", "the comparison has not been finished"
+    assert read_winner("run").winning_design == "", "the comparison has not been finished"
 
     # The process dies while the training of the winner replaces that of the found network.
     def die_while_moving(folder: Path) -> None:
@@ -536,10 +536,10 @@ def test_a_confirmation_of_an_earlier_version_is_read(fake_losses):
     Path("run", "confirmed.json").write_text(json.dumps(facts))
     confirmation = Confirmation.read(RunFolder.read("run"))
     assert confirmation is not None
-    assert confirmation.winner_name == confirmation.winner == facts["winner"]
+    assert confirmation.winner_name == confirmation.best_arch == facts["winner"]
     assert "winner" in report("run").read_text()
     winner = read_winner("run")
-    assert (winner.name, winner.reference) == (facts["winner"], "")
+    assert (winner.name, winner.winning_design) == (facts["winner"], "")
 
 
 def test_a_run_folder_cannot_name_a_file_as_its_winner(fake_losses, tmp_path):

@@ -187,7 +187,7 @@ def compare_with_truth(
     statistics = {}
     for statistic in STATISTICS:
         statistics[statistic.name] = estimate_statistic(statistic, pairs, seed)
-    statistics[size_controlled.name] = _estimate_at_equal_size(scores, truth, seed, sizes)
+    statistics[size_controlled.name] = _estimate_size_controlled(scores, truth, seed, sizes)
     means = scores.means
     return ProxyResult(
         proxy=scores.proxy,
@@ -249,12 +249,12 @@ def describe_baseline_on_scored_archs(
     if correlation is None:
         return ""
     return (
-        f"On the {len(shared_truth):,} architectures that {best.proxy} ranks, "
-        f"{baseline} has {correlation:.3f}."
+        f"On the {len(shared_truth):,} architectures that {best.proxy} can score, "
+        f"{baseline} has a rank correlation of {correlation:.3f}."
     )
 
 
-def _estimate_at_equal_size(
+def _estimate_size_controlled(
     scores: ProxyScores, truth: Sequence[float], seed: int, sizes: Sequence[ScoreColumn]
 ) -> Estimate | None:
     """Estimate the size-controlled correlation from the architectures that have all sizes."""

@@ -91,5 +91,5 @@ def _take_first_two(
     """
     # A stable sort by "is missing" moves the results of each column to its top.
     order = np.argsort(np.isnan(results), axis=0, kind="stable")
-    results_first = np.take_along_axis(results, order, axis=0)
-    return results_first[0], results_first[1]
+    missing_last = np.take_along_axis(results, order, axis=0)
+    return missing_last[0], missing_last[1]

@@ -524,7 +524,7 @@ size_controlled = Statistic(
 
 
 def precision_at(k: int, top: float = TOP_SHARE) -> Statistic:
-    """Return the statistic: of the k best by score, the share that is among the best 10 %."""
+    """Return the statistic: of the k best by score, the share that is among the best."""
     about = f"Share of the best {k} by score that are among the best {format_percent(top, 0)}."
     return Statistic(f"precision_at_{k}", about, partial(_compute_precision, k=k, top=top))
 

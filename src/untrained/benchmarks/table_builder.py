@@ -51,15 +51,15 @@ class TableBuilder:
         numbers = self._numbers.setdefault(column, array("d"))
         # A column grows only when it gets a number, so it may end before this row.
         numbers.extend([math.nan] * (row + 1 - len(numbers)))
-        present = numbers[row]
-        if math.isnan(present):
+        existing_value = numbers[row]
+        if math.isnan(existing_value):
             numbers[row] = value
             return
         if isinstance(column, Metric) and not math.isclose(
-            present, value, rel_tol=_RELATIVE_TOLERANCE
+            existing_value, value, rel_tol=_RELATIVE_TOLERANCE
         ):
             raise UsageError(
-                f"two rows of {arch} disagree on {column.name}: {present:g} and {value:g}"
+                f"two rows of {arch} disagree on {column.name}: {existing_value:g} and {value:g}"
             )
 
     def add_values(
@@ -74,9 +74,9 @@ class TableBuilder:
 
         Missing numbers in columns that both tables have are not filled in.
         """
-        present = {column.name for column in self._numbers}
+        existing_names = {column.name for column in self._numbers}
         for column in table.columns:
-            if column.name not in present:
+            if column.name not in existing_names:
                 numbers = [float(number) for number in table.read_column(column)]
                 self.add_values(table.list_archs(), column, numbers)
         for source in table.sources:

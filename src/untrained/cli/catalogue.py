@@ -88,10 +88,10 @@ def describe_direction(proxy: "Proxy") -> str:
 
 
 def describe_cost(proxy: "Proxy") -> str:
-    """Return the cost of a proxy, such as "3 forwards"."""
+    """Return the cost of a proxy, such as "3 forward passes"."""
     from untrained.formatting import format_count
 
-    return format_count(proxy.cost, "forward")
+    return format_count(proxy.cost, "forward pass")
 
 
 def describe_options(proxy: "Proxy") -> list[str]:

@@ -145,8 +145,8 @@ STRATEGY_PAGE_INTRODUCTION = f"""{GENERATED}
 # Search strategies
 
 Choose a strategy with `untrained search --strategy NAME`; options are in brackets:
-`evolution(population=32)`. `a|b` lists the allowed values of an option; any other value is its
-default.
+`evolution(population=32)`. An option written `name=a|b` allows these values; an option written
+`name=value` has this default.
 """
 
 

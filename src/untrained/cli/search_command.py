@@ -51,8 +51,9 @@ def search(
         str,
         typer.Option(
             help="Search space: a name, or your own as ./mine.py:mynet.",
-            show_default="convnet on your own pictures, mlp on tables without identifiers, "
-            "nasrec_small on other tables, else nasbench201",
+            show_default="convnet on your own pictures, "
+            "mlp on tables without categorical columns, nasrec_small on other tables, "
+            "else nasbench201",
             rich_help_panel=WHAT,
         ),
     ] = DEFAULT_SPACE,
@@ -142,7 +143,8 @@ def search(
     time: Annotated[
         str | None,
         typer.Option(
-            help="Time for everything: scoring, contest, training for --export: 30m, 1h30m.",
+            help="Time for the whole run, such as 30m: scoring, the short trainings that choose "
+            "the winner (the contest), and the training of the winner.",
             rich_help_panel=BUDGET,
         ),
     ] = None,
@@ -221,7 +223,7 @@ def search(
         typer.Option(
             help="all: train the exported model on all samples, including the test part; a "
             "training without it runs first, to estimate the quality.",
-            show_default="training and validation part after a contest",
+            show_default="after a contest, on the training and validation parts",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -385,12 +387,12 @@ def search(
     if export:
         training_seconds = time_plan.allot_seconds(TRAINING)
         export_winner(
-            result.run.folder,
-            export,
-            recipe,
-            device,
-            data_root,
-            as_json,
-            training_seconds,
-            refit or "",
+            run=result.run.folder,
+            out=export,
+            recipe=recipe,
+            device=device,
+            data_root=data_root,
+            as_json=as_json,
+            seconds=training_seconds,
+            refit=refit or "",
         )

@@ -86,7 +86,7 @@ def _draw_heading(columns: _Columns) -> str:
     y = LABEL_HEIGHT / 2
     parts = [draw_text("block", columns.labels_left + columns.label_width / 2, y, "soft mid")]
     if columns.has_resolutions:
-        parts.append(draw_text("map", columns.labels_left - _GAP, y, "soft end"))
+        parts.append(draw_text("scale", columns.labels_left - _GAP, y, "soft end"))
     text = "channels (bottleneck)" if columns.has_bottlenecks else "channels"
     parts.append(draw_text(text, columns.bars_left, y, "soft"))
     return "".join(parts)

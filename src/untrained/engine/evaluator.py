@@ -46,7 +46,7 @@ class ProxyEvaluator:
         init: Identity of the weights that networks are scored with.
         code: Fingerprint of the user's code that builds the networks.
         networks_per_batch: Number of networks that the workers measure in one pass.
-        measured: Number of architectures that were measured because a record was missing.
+        measured_count: Number of architectures that were measured because a record was missing.
     """
 
     batches: SeedBatches
@@ -57,7 +57,7 @@ class ProxyEvaluator:
     init: str = FRESH
     code: str = ""
     networks_per_batch: int = 1
-    measured: int = 0
+    measured_count: int = 0
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
         """Score architectures with all proxies and seeds.
@@ -96,7 +96,7 @@ class ProxyEvaluator:
                 while pending and all(key in records for key in keys_by_arch[pending[0]]):
                     arch = pending.popleft()
                     if arch in archs_to_measure:
-                        self.measured += 1
+                        self.measured_count += 1
                     yield [records[key] for key in keys_by_arch[arch]]
 
     def make_requests(self, arch: Arch) -> list[ScoreRequest]:

@@ -214,16 +214,17 @@ def _describe_task(subject: ExportSubject) -> str:
         if task.kind == CLASSIFICATION:
             return (
                 f"Reads rows of {columns} and returns one logit for each of the "
-                f"{task.num_classes} classes of `{label}`; their softmax are the probabilities."
+                f"{task.num_classes} classes of `{label}`; the softmax of these logits gives the "
+                "probabilities."
             )
         probability = f"the probability that `{subject.schema.label}` is 1 is 1 / (1 + exp(-x))"
         return f"Reads rows of {columns} and returns one logit x; {probability}."
     shape = " x ".join(map(str, task.input_shape))
-    identifiers = ""
+    categorical = ""
     if task.vocabularies:
-        identifiers = f" (the last {len(task.vocabularies)} are identifiers)"
+        categorical = f" (the last {len(task.vocabularies)} are categorical columns)"
     outputs = format_count(task.num_classes, "output")
-    return f"Reads {shape} numbers{identifiers} and returns {outputs}."
+    return f"Reads {shape} numbers{categorical} and returns {outputs}."
 
 
 def _format_scaling(task: Task) -> str:
@@ -415,7 +416,7 @@ def _format_latency(latency: Latency) -> str:
     seconds = format_limited_value("max_latency", latency.seconds)
     samples = format_count(latency.batch, "sample")
     threads = format_count(latency.threads, "thread")
-    runs = f"fastest tenth of {latency.runs} runs after {latency.warm_up} warm-up runs"
+    runs = f"tenth percentile of {latency.runs} runs after {latency.warm_up} warm-up runs"
     return (
         f"`model.onnx` takes {seconds} for {samples} on the CPU of the machine that exported it "
         f"({threads}, {runs})."

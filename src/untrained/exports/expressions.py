@@ -315,7 +315,7 @@ def _find_last_brackets(statement: str) -> tuple[int, int]:
     end = max(map(statement.rfind, ")]}"))
     depth = 0
     for position in range(end, -1, -1):
-        depth += _get_closing_depth(statement[position])
+        depth -= _get_nesting_change(statement[position])
         if depth == 0:
             return position, end
     return -1, -1
@@ -327,7 +327,7 @@ def _split_at_commas(text: str) -> list[str]:
     depth = 0
     start = 0
     for position, character in enumerate(text):
-        depth -= _get_closing_depth(character)
+        depth += _get_nesting_change(character)
         if character == "," and depth == 0:
             items.append(text[start:position].strip())
             start = position + 1
@@ -335,10 +335,10 @@ def _split_at_commas(text: str) -> list[str]:
     return [item for item in items if item]
 
 
-def _get_closing_depth(character: str) -> int:
-    """Return 1 for a closing bracket, -1 for an opening one, 0 for anything else."""
-    if character in ")]}":
-        return 1
+def _get_nesting_change(character: str) -> int:
+    """Return 1 for an opening bracket, -1 for a closing one, 0 for anything else."""
     if character in "([{":
+        return 1
+    if character in ")]}":
         return -1
     return 0

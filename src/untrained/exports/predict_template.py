@@ -1,4 +1,4 @@
-"""Predict the classes or numbers of images: python predict.py picture.png folder/ ...
+"""Predict a class or a number for each image: python predict.py picture.png folder/ ...
 
 A network for a table reads CSV files instead: python predict.py rows.csv. The file has the columns
 of the training data, which table.py encodes, or plain numbers if the network was exported without
@@ -107,7 +107,7 @@ def read_image(path: Path, config: dict[str, Any]) -> Array:
 
 
 def read_number_rows(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
-    """Yield the rows of a CSV file of numbers with their names. A first row of words is skipped."""
+    """Yield the rows of a CSV file of numbers with their names. A header line is skipped."""
     columns = config["input_shape"][0]
     with path.open(newline="") as file:
         for number, row in enumerate(csv.reader(file), 1):

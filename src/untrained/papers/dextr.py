@@ -148,7 +148,7 @@ def table_4(config: ExperimentConfig) -> Findings:
     rows = [make_proxy_row(name, name, published) for name, published in TABLE_4.items()]
     rows = add_authors_variants(rows, "dextr_conditions", "dextr_curvature", "zen", "dextr")
     for name in ("dextr_curvature", "dextr"):
-        label = f"{name}, radius of the text"
+        label = f"{name}, radius as in the paper's text"
         row = make_proxy_row(label, f"{name}(radius=text)", TABLE_4[name])
         rows.append(replace(row, alternative=True))
     findings = make_correlation_table(
@@ -159,7 +159,7 @@ def table_4(config: ExperimentConfig) -> Findings:
         differences=[
             ("dextr", "dextr_conditions"),
             ("dextr, authors' code", "dextr_conditions, authors' code"),
-            ("dextr, radius of the text", "dextr_conditions"),
+            ("dextr, radius as in the paper's text", "dextr_conditions"),
             ("dextr", "zico"),
         ],
         rank_labels=("dextr", "dextr_conditions"),

@@ -69,7 +69,7 @@ class BoundCase:
     rank_failures_last: bool = False
 
     @property
-    def has_no_scores(self) -> NDArray[np.bool_]:
+    def lacks_all_scores(self) -> NDArray[np.bool_]:
         """Whether a network has no score at all, because no gradient reaches it.
 
         The shape is (seeds, architectures).
@@ -241,7 +241,7 @@ def make_bound_lines(
                 what = f"{what}, {statistic}"
             scores = score_scenario(scenario, M, case.kappa, trade_offs.get(name))
             if case.rank_failures_last:
-                scores = rank_last(scores, case.has_no_scores)
+                scores = rank_last(scores, case.lacks_all_scores)
             line = make_correlation_line(
                 what, next(numbers), STATISTICS[statistic], scores, case.accuracies, note
             )

@@ -36,6 +36,7 @@ from untrained.types import Arch
     "Test error by the number of queries",
     "test error, %",
     samples=POOL_SIZE,
+    better="lower",
 )
 def figure_2(config: ExperimentConfig) -> Findings:
     """Figure 2: mean test error of the best architecture so far on three data sets, by the number

@@ -20,14 +20,14 @@ class PaperItem:
         name: Paper and number, such as `dextr-table-1`.
         content: What it shows.
         experiment: The experiment that repeats it; empty if there is none.
-        key: Description of the line that the index shows, or the start of that description.
+        line_label: Description of the line that the index shows, or the start of that description.
         reason: Why it cannot be repeated, or which part of it is missing.
     """
 
     name: str
     content: str
     experiment: str = ""
-    key: str = ""
+    line_label: str = ""
     reason: str = ""
 
     @property
@@ -45,12 +45,12 @@ PAPER_TITLES = {
 
 
 def _make_item(
-    name: str, content: str, key: str = "", reason: str = "", experiment: str | None = None
+    name: str, content: str, line_label: str = "", reason: str = "", experiment: str | None = None
 ) -> PaperItem:
     """Return an item whose experiment has its own name unless another one is given."""
     if experiment is None:
         experiment = name
-    return PaperItem(name, content, experiment, key, reason)
+    return PaperItem(name, content, experiment, line_label, reason)
 
 
 ITEMS = (

@@ -64,7 +64,7 @@ SETTINGS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "as in table 4": ("", None, {}),
     "search on C100": ("", "cifar100", {}),
     "search on IN-16-120": ("", "ImageNet16-120", {}),
-    "none allowed": ("", None, {"zero": True}),
+    "operation none allowed": ("", None, {"zero": True}),
     "2 cells per stage": ("cells=2", None, {}),
     "without norms": ("", None, {"norms": False}),
     "mu = 2": ("", None, {"mu": 2}),
@@ -199,26 +199,10 @@ def table_4(config: ExperimentConfig) -> Findings:
     lines: list[TableLine] = []
     for label, steps in (("T", STEPS), ("4T", 4 * STEPS)):
         outcomes = search_with_nasi(config, NB201_SPACE, f"NASI ({label})", steps=steps)
-        *accuracies, published_seconds = TABLE_4[label]
-        for (column, dataset), number in zip(DATASETS.items(), accuracies, strict=True):
-            values = read_accuracies(outcomes, dataset, config)
-            lines.append(make_searches_line(f"NASI ({label}), {column}", number, values))
-        seconds = [outcome.seconds for outcome in outcomes]
-        what = f"NASI ({label}), search cost, s"
-        cost_line = make_searches_line(what, published_seconds, seconds)
-        # Costs were measured on different machines, so neither of them is better.
-        lines.append(replace(cost_line, better=""))
-    for column, dataset in DATASETS.items():
-        random_accuracies = read_random_accuracies(NB201_SPACE, dataset, config)
-        lines.append(make_mean_line(f"random architectures, {column}", None, random_accuracies))
-        convolution_accuracies = read_convolution_accuracies(dataset, config)
-        lines.append(make_mean_line(f"convolutions only, {column}", None, convolution_accuracies))
+        lines += _make_search_lines(label, outcomes, config)
+    lines += _make_baseline_lines(config)
     # The last outcomes are those of the longest searches.
-    limit = find_gumbel_limit(outcomes)
-    lines += _make_cell_lines("limit of straight-through Gumbel", limit.cell, config)
-    what = "edges whose operation in that limit is certain"
-    edges_note = f"of 6; {limit.steps:,} steps of {len(outcomes)} searches"
-    lines.append(TableLine(what, None, float(limit.certain_edges), note=edges_note))
+    lines += _make_limit_lines(outcomes, config)
     converged = find_converged_cells(config)
     for name, cell in converged.cells.items():
         lines += _make_cell_lines(name, cell, config)
@@ -241,6 +225,52 @@ def table_4(config: ExperimentConfig) -> Findings:
         "their mean of t, and others are percentiles of it.",
     )
     return Findings(tuple(lines), deviations)
+
+
+def _make_search_lines(
+    label: str, outcomes: Sequence[SearchOutcome], config: ExperimentConfig
+) -> list[TableLine]:
+    """Compare the accuracies and the cost of searches with a row of Table 4.
+
+    Args:
+        label: Name of the row: "T" or "4T".
+        outcomes: The searches with this budget.
+        config: Configuration of the experiment.
+    """
+    *accuracies, published_seconds = TABLE_4[label]
+    lines = []
+    for (column, dataset), number in zip(DATASETS.items(), accuracies, strict=True):
+        values = read_accuracies(outcomes, dataset, config)
+        lines.append(make_searches_line(f"NASI ({label}), {column}", number, values))
+    seconds = [outcome.seconds for outcome in outcomes]
+    what = f"NASI ({label}), search cost, s"
+    cost_line = make_searches_line(what, published_seconds, seconds)
+    # Costs were measured on different machines, so neither of them is better.
+    lines.append(replace(cost_line, better=""))
+    return lines
+
+
+def _make_baseline_lines(config: ExperimentConfig) -> list[TableLine]:
+    """Return the mean accuracies of random architectures and of cells of convolutions only."""
+    lines = []
+    for column, dataset in DATASETS.items():
+        random_accuracies = read_random_accuracies(NB201_SPACE, dataset, config)
+        lines.append(make_mean_line(f"random architectures, {column}", None, random_accuracies))
+        convolution_accuracies = read_convolution_accuracies(dataset, config)
+        lines.append(make_mean_line(f"convolutions only, {column}", None, convolution_accuracies))
+    return lines
+
+
+def _make_limit_lines(
+    outcomes: Sequence[SearchOutcome], config: ExperimentConfig
+) -> list[TableLine]:
+    """Return the accuracies of the cell to which searches converge, and how certain it is."""
+    limit = find_gumbel_limit(outcomes)
+    lines = _make_cell_lines("limit of straight-through Gumbel", limit.cell, config)
+    what = "edges whose operation in that limit is certain"
+    edges_note = f"of 6; {limit.steps:,} steps of {len(outcomes)} searches"
+    lines.append(TableLine(what, None, float(limit.certain_edges), note=edges_note))
+    return lines
 
 
 def _make_cell_lines(name: str, cell: str, config: ExperimentConfig) -> list[TableLine]:
@@ -412,8 +442,9 @@ def table_4_settings(config: ExperimentConfig) -> Findings:
     deviations = _list_deviations(
         config,
         f"Every search takes {4 * STEPS} steps with {BATCH} images; where a row does not say "
-        "otherwise, the images are those of CIFAR-10, mu is 1, nu is adaptive from 1000, none is "
-        "left out, the supernet has five cells per stage, and norms count as parameters.",
+        "otherwise, the images are those of CIFAR-10, mu is 1, nu is adaptive from 1000, the "
+        "operation none is excluded, the supernet has five cells per stage, and norms count as "
+        "parameters.",
         "Of CIFAR-100 only a part of the images is available, and ImageNet16-120 is replaced by "
         "another data set of 16 pixels; rows whose images are missing are left out.",
         "The published numbers are those of 4T in Table 4; all rows are compared with the same "

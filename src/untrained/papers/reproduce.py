@@ -131,7 +131,8 @@ def reproduce(
         deviations.append(recorded.describe_use())
     if only_recorded:
         settings["device"] = "recorded"
-    # Only what the user set is part of the command; `format_options` drops defaults.
+    # Defaults are left out, and so are options that belong to this machine: store, data root,
+    # workers and time limit.
     arguments: dict[str, object] = {
         "samples": samples,
         "seeds": seeds,
@@ -197,12 +198,17 @@ def _make_sort_key(name: str) -> list[int | str]:
 def _describe_last_run(experiment: str) -> dict[str, object]:
     folder = get_default_folder(experiment)
     if not (folder / RESULT_FILE).is_file():
-        return {"state": "never run", "made_on": "", "furthest": None, "folder": ""}
+        return {"state": "never run", "made_on": "", "largest_difference": None, "folder": ""}
     try:
         result = ReproductionResult.read(folder)
     except UsageError as error:
         # A damaged file must not prevent the list.
-        return {"state": str(error), "made_on": "", "furthest": None, "folder": str(folder)}
+        return {
+            "state": str(error),
+            "made_on": "",
+            "largest_difference": None,
+            "folder": str(folder),
+        }
     line = result.worst_line
     state = "no published numbers"
     difference = None
@@ -212,6 +218,6 @@ def _describe_last_run(experiment: str) -> dict[str, object]:
     return {
         "state": state,
         "made_on": result.made_on,
-        "furthest": difference,
+        "largest_difference": difference,
         "folder": str(folder),
     }

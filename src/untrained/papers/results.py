@@ -288,20 +288,20 @@ def _make_item_row(
 
 
 def find_key_line(item: PaperItem, run: ReproductionResult) -> TableLine:
-    """Return the line that the index shows: the one whose description is the key of the item.
+    """Return the line that the index shows: the one whose description is the label of the item.
 
-    If there is none, the first line whose description starts with the key is returned.
+    If there is none, the first line whose description starts with the label is returned.
 
     Raises:
         UsageError: The run has no such line.
     """
     for line in run.lines:
-        if line.what == item.key:
+        if line.what == item.line_label:
             return line
     for line in run.lines:
-        if line.what.startswith(item.key):
+        if line.what.startswith(item.line_label):
             return line
-    raise UsageError(f"the run of {run.experiment} has no line {item.key!r}")
+    raise UsageError(f"the run of {run.experiment} has no line {item.line_label!r}")
 
 
 def _format_value(value: float | None) -> str:

@@ -112,7 +112,7 @@ class Sample(Measurements):
         task: The table and the data set.
         truth: The table, the architectures and their values in it.
         source: The images that networks saw.
-        deviations: Sentences about missing tables or images, which are deviations from any paper.
+        deviations: Sentences that say which tables or images are missing.
     """
 
     task: BenchmarkTask

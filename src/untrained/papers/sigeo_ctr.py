@@ -210,7 +210,7 @@ def figure_3(config: ExperimentConfig) -> Findings:
         WARM_UP_NOTE,
         "The figure shows the log loss of Table 5; searches of other authors are left out, and KDD "
         "Cup 2012 is not available.",
-        "Without a warm-up the weights of SiGeo are 1, 1, 0, after one 1, 1, 1.",
+        "The weights of SiGeo are 1, 1, 0 without a warm-up and 1, 1, 1 after one.",
         _describe_evolution(config),
         f"The best {TOP_COUNT} by the proxy are trained from scratch; the one with the lowest log "
         "loss on the validation rows is evaluated once on the test rows. The time is that of "

@@ -128,7 +128,7 @@ def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> Traini
 
         def report_progress(progress: Progress) -> None:
             if config.on_progress:
-                config.on_progress(replace(progress, measured=evaluator.measured))
+                config.on_progress(replace(progress, measured=evaluator.measured_count))
 
         result = run_strategy(
             FixedCandidates(archs),
@@ -164,7 +164,7 @@ class _TrainingEvaluator:
     batch: int
     rate: float
     device: str
-    measured: int = 0
+    measured_count: int = 0
 
     def make_measure(self, name: str, level: int) -> str:
         """Return the measure of a result: its name, and the settings that its value depends on."""
@@ -196,7 +196,7 @@ class _TrainingEvaluator:
         if len(records) < len(requests):
             records = self._train(requests)
             self.store.add(records)
-            self.measured += 1
+            self.measured_count += 1
         return records
 
     def _train(self, requests: list[ScoreRequest]) -> list[Record]:

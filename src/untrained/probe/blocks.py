@@ -124,12 +124,21 @@ def record_trunk(
         copies: Whether the network continues with copies, because it overwrites these tensors.
     """
 
-    def record(tensor: Tensor | None, whole: Any) -> Tensor | None:
-        """Record a tensor. Return a copy with which the network continues, or None for no copy."""
+    def record(tensor: Tensor | None, container: Any) -> Tensor | None:
+        """Record a tensor, and copy it if the network shall continue with a copy.
+
+        Args:
+            tensor: The first tensor of the input or output of a block.
+            container: That input or output itself: the tensor, or a tuple, list or dictionary.
+                A tensor in a tuple, list or dictionary is not copied.
+
+        Returns:
+            The copy; None if the network continues with the tensor itself.
+        """
         if tensor is None:
             return None
         trunk.append((tensor, tensor._version))
-        if not copies or tensor is not whole:
+        if not copies or tensor is not container:
             return None
         copy: Tensor = tensor.clone()
         return copy

@@ -26,8 +26,8 @@ def draw_plane(shape: tuple[int, ...], seed: int) -> Tensor:
 
     They depend on shape and seed alone, so all networks are measured on the same circle.
     """
-    draw = make_torch_generator("plane", seed)
-    u1, u2 = torch.randn(2, 1, *shape, generator=draw, dtype=torch.float64)
+    generator = make_torch_generator("plane", seed)
+    u1, u2 = torch.randn(2, 1, *shape, generator=generator, dtype=torch.float64)
     u1 = u1 / u1.norm()
     # Gram-Schmidt: remove the part of u2 that is parallel to u1.
     u2 = u2 - (u1 * u2).sum() * u1

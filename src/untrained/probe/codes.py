@@ -39,14 +39,14 @@ class SignCode:
 
     Attributes:
         signs: (samples, neurons), True where the input of the nonlinearity is positive.
-        images: Whether that input was a feature map, (samples, channels, height, width).
-        relu_modules: Number of enclosing modules that have ReLU in their class name and receive the
-            same input.
+        is_feature_map: Whether that input was a feature map, (samples, channels, height, width).
+        relu_module_count: Number of enclosing modules that have ReLU in their class name and
+            receive the same input.
     """
 
     signs: Tensor
-    images: bool
-    relu_modules: int = 0
+    is_feature_map: bool
+    relu_module_count: int = 0
 
     @cached_property
     def agreement(self) -> Tensor:
@@ -74,7 +74,7 @@ class SignRecorder(TorchFunctionMode):
     def __init__(self, keep_tensors: bool = False) -> None:
         super().__init__()
         self._keep_tensors = keep_tensors
-        # (signs, or a tensor with the same signs; its version at that time; relu_modules)
+        # (signs, or a tensor with the same signs; its version at that time; relu_module_count)
         self._records: list[tuple[Tensor, int, int]] = []
         # Inputs of modules with ReLU in their class name, since the last nonlinearity.
         self._relu_inputs: list[Tensor] = []
@@ -100,8 +100,9 @@ class SignRecorder(TorchFunctionMode):
         if any(tensor._version != version for tensor, version, _ in self._records):
             return None
         codes = []
-        for tensor, _, relu_modules in self._records:
-            codes.append(SignCode(_compute_signs(tensor), tensor.ndim == 4, relu_modules))
+        for tensor, _, relu_module_count in self._records:
+            is_feature_map = tensor.ndim == 4
+            codes.append(SignCode(_compute_signs(tensor), is_feature_map, relu_module_count))
         return tuple(codes)
 
     def __torch_function__(
@@ -115,24 +116,24 @@ class SignRecorder(TorchFunctionMode):
         if func not in NONLINEARITIES:
             return func(*args, **kwargs)
         input = args[0] if args else kwargs["input"]
-        relu_modules = sum(relu_input is input for relu_input in self._relu_inputs)
+        relu_module_count = sum(relu_input is input for relu_input in self._relu_inputs)
         # Modules that were entered before this call do not enclose a later one.
         self._relu_inputs.clear()
         use_output = self._keep_tensors and func in _RELU
         if not use_output:
-            self._record(input, relu_modules)
+            self._record(input, relu_module_count)
         out = func(*args, **kwargs)
         if use_output:
-            self._record(out, relu_modules)
+            self._record(out, relu_module_count)
         return out
 
-    def _record(self, tensor: Tensor, relu_modules: int) -> None:
+    def _record(self, tensor: Tensor, relu_module_count: int) -> None:
         # Without this, `detach` and `>` would be recorded by the other function modes.
         with torch._C.DisableTorchFunction():
             record = tensor.detach()
             if not self._keep_tensors:
                 record = record > 0
-            self._records.append((record, record._version, relu_modules))
+            self._records.append((record, record._version, relu_module_count))
 
 
 def _compute_signs(tensor: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from untrained.errors import Unscorable
 from untrained.probe.jets import Args
-from untrained.probe.spectrum import extreme_ratio
+from untrained.probe.spectrum import compute_eigenvalue_ratios
 
 # Entries of a float64 stack of feature maps: 256 MiB, for any number of networks.
 _MAX_ENTRIES = 2**25
@@ -106,6 +106,12 @@ class FeatureCapture:
         if self._copies is not None:
             self._copies.setdefault((id(tensor), version), tensor.clone())
 
+    def find_copy(self, tensor: Tensor) -> Tensor:
+        """Return the copy that stands for a tensor in the features, or else the tensor itself."""
+        if self._copies is None:
+            return tensor
+        return self._copies.get((id(tensor), tensor._version), tensor)
+
     @property
     def overwritten(self) -> bool:
         """Whether an in-place function changed a collected tensor.
@@ -128,7 +134,8 @@ class FeatureCapture:
             content = tensor if self._copies is None else self._copies[key]
             feature = features.setdefault(key, Feature(content, name))
             feature.calls += 1
-            feature.leaf_calls += is_leaf
+            if is_leaf:
+                feature.leaf_calls += 1
         return tuple(features.values())
 
 
@@ -151,19 +158,18 @@ def compute_inverse_conditions(features: Sequence[Feature]) -> Tensor:
 
     It is 0 for a zero matrix.
     """
-    conditions = compute_inverse_conditions_or_nan(features)
-    if conditions.isnan().any():
+    ratios = compute_inverse_conditions_or_nan(features)
+    if ratios.isnan().any():
         raise Unscorable("nan", "a feature map is not finite")
-    return conditions
+    return ratios
 
 
 def compute_inverse_conditions_or_nan(features: Sequence[Feature]) -> Tensor:
     """Return sigma_min / sigma_max of each feature's matrix; NaN if it is not finite.
 
-    The features may belong to several networks.
-    Matrices of equal shape are computed together: the singular values are the square roots of the
-    extreme eigenvalues of the float64 Gram matrices (of the smaller side). Squaring loses half of
-    the digits, which still leaves the ratio accurate to 1e-8.
+    The features may belong to several networks. Matrices of equal shape are computed together: the
+    singular values are the square roots of the extreme eigenvalues of the float64 Gram matrices (of
+    the smaller side). `spectrum.py` states the accuracy.
     """
     matrices = [feature.matrix() for feature in features]
     return map_by_shape(matrices, _compute_inverse_conditions_of_stack)
@@ -202,9 +208,9 @@ def _map_stacks_by_shape(
     members_by_shape: dict[torch.Size, list[int]] = {}
     for member, stack in enumerate(stacks):
         members_by_shape.setdefault(stack.shape[1:], []).append(member)
-    # Chunks limit the memory of the float64 copies.
     for shape, members in members_by_shape.items():
         X = torch.cat([stacks[member] for member in members])
+        # Chunks limit the memory of the float64 copies.
         chunk_size = max(1, _MAX_ENTRIES // shape.numel())
         chunks = []
         for start in range(0, len(X), chunk_size):
@@ -224,4 +230,4 @@ def _compute_inverse_conditions_of_stack(X: Tensor) -> Tensor:
         # One row has a single singular value: the ratio is 1, or 0 for a row of zeros.
         high = X.abs().amax((-2, -1))
         return torch.where(high <= 0, 0, high / high)  # NaN stays NaN
-    return extreme_ratio(X @ X.mT).sqrt()
+    return compute_eigenvalue_ratios(X @ X.mT).sqrt()

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from untrained.errors import Unscorable
 from untrained.probe.graph import Graph, ParameterUse
 from untrained.probe.jets import Args, find_functions
-from untrained.probe.kernels import SampleAxes, count_uses
+from untrained.probe.kernels import SampleAxisRecorder, count_uses
 from untrained.probe.sample_gradients import SAMPLE_RULES
 from untrained.probe.tracking import strip_piece
 
@@ -40,14 +40,14 @@ _CONVOLUTIONS = frozenset(
         "conv_transpose3d",
     )
 )
-_GROUPS = 6  # position of `groups` among the arguments of all convolutions
+_GROUPS_POSITION = 6  # position of `groups` among the arguments of all convolutions
 
 
-def draw_combinations(outputs: int, draw: torch.Generator) -> Tensor:
+def draw_combinations(outputs: int, generator: torch.Generator) -> Tensor:
     """Return R, (passes, outputs): the identity, or random signs if there are many outputs."""
     if outputs <= MAX_PASSES:
         return torch.eye(outputs)
-    signs: Tensor = torch.randint(2, (MAX_PASSES, outputs), generator=draw) * 2.0 - 1
+    signs: Tensor = torch.randint(2, (MAX_PASSES, outputs), generator=generator) * 2.0 - 1
     return signs / sqrt(MAX_PASSES)
 
 
@@ -75,7 +75,7 @@ def compute_fisher(
     graph: Graph,
     parameters: Mapping[str, nn.Parameter],
     directions: Tensor,
-    find_sample_axes: Callable[[], SampleAxes],
+    find_sample_axes: Callable[[], SampleAxisRecorder],
     record_sample: Callable[[int], Graph],
 ) -> Tensor:
     """Compute F, (weights, weights), float64 on the CPU.
@@ -227,7 +227,7 @@ def _narrow_layer(
     if bias is not None:
         reduced[id(bias)] = bias[:1]
         args[2] = reduced[id(bias)]
-    if len(args) > _GROUPS:
-        args[_GROUPS] = 1
+    if len(args) > _GROUPS_POSITION:
+        args[_GROUPS_POSITION] = 1
     narrow_constants = [reduced[id(constant)] for constant in constants]
     return tuple(args), narrow_constants, grad.narrow(axis, 0, 1)

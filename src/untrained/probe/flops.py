@@ -198,7 +198,7 @@ def _count_matrix_entries(weights: Iterable[Tensor]) -> int:
 
 
 def _count_bilinear(args: Args, out: object) -> int:
-    """Count x A y for every output, `_trilinear(x, A, y, ...)`: A y first, then times x."""
+    """Count x A y of every output of `_trilinear(x, A, y, ...)`: first A y, then x times A y."""
     x, weight, _ = args[:3]
     outputs, left, right = weight.shape
     return int(2 * x.shape[0] * outputs * (left * right + left))

@@ -246,7 +246,8 @@ def fastest_kernels(device: str) -> AbstractContextManager[None]:
     """Let convolutions on a GPU try several kernels and use the fastest.
 
     This pays off when the same shapes are computed hundreds of times. The kernels may add in
-    another order each time, so results are not reproducible to the last bit.
+    another order each time, so results are not reproducible to the last bit. Convolutions may then
+    use TF32. Enter `full_precision` afterwards to prevent it.
     """
     if torch.device(device).type != "cuda":
         return nullcontext()

@@ -8,7 +8,8 @@ layer is available, the per-sample gradients of the layer are computed from it a
 of the layer, added to K in float64, and released: they are never all in memory. A parameter that is
 used several times (tied weights) waits until its uses are summed.
 
-Batch norm couples the samples of a batch, so "the gradient of sample i" has three readings:
+Batch norm couples the samples of a batch, so "the gradient of sample i" can mean three
+things:
 
     cross   one backward pass of the summed outputs; g_i is the part of the gradient that flows
             through the activations of sample i (HNAS's code). It also contains the influence of
@@ -136,7 +137,7 @@ def compute_kernel(
     columns: Tensor,
     parameters: Mapping[str, nn.Parameter],
     *,
-    find_sample_axes: Callable[[], "SampleAxes"],
+    find_sample_axes: Callable[[], "SampleAxisRecorder"],
     reading: Reading = "cross",
     contents: KernelContents = KernelContents(),  # noqa: B008 - frozen
 ) -> Kernel:
@@ -185,7 +186,7 @@ def _compute_sample_by_sample(
     return kernel
 
 
-class SampleAxes(ParameterTracker):
+class SampleAxisRecorder(ParameterTracker):
     """Records which uses of parameters return a tensor with samples on the first axis.
 
     Attributes:
@@ -206,7 +207,7 @@ class SampleAxes(ParameterTracker):
         network: Network,
         inputs: Tensor,
         parameters: Mapping[str, Tensor],
-    ) -> "SampleAxes":
+    ) -> "SampleAxisRecorder":
         """Run the network on a different number of samples than the batch has.
 
         The axis of samples then changes its length, and an axis that merely has the length of the
@@ -239,7 +240,7 @@ def count_uses(
 
     Args:
         uses: All uses of parameters in a graph.
-        sample_first: What `SampleAxes` recorded.
+        sample_first: What `SampleAxisRecorder` recorded.
         parameters: The parameters to count.
 
     Raises:

@@ -2,8 +2,9 @@
 
     y = w n + b,   n = s (x - m),   m, 1/s^2 = mean, variance + eps of a channel over its N entries
 
-One forward pass serves two kinds of backward passes: through m and s, or with m and s as constants.
-The second derivative takes a few passes over memory; torch's own takes thirty.
+The graph of one forward pass can be differentiated in two ways: through m and s, or with m and s as
+constants. The second derivative of torch reads or writes the features about thirty times, this one
+a few times.
 """
 
 from dataclasses import dataclass

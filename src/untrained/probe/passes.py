@@ -30,7 +30,7 @@ class ForwardProbe:
     model: nn.Module
     batch: Batch
     seed: int
-    _conditions: dict[int, float]  # sigma_min / sigma_max by id of a feature
+    _inverse_conditions: dict[int, float]  # sigma_min / sigma_max by id of a feature
     _feature_signs: SignRecorder | None = None  # of the pass that collected the features
     _last_outputs: Tensor | None  # of the last pass over the whole batch, for whatever purpose
 
@@ -105,7 +105,11 @@ class ForwardProbe:
             capture.hook(self.model),
             sign_recorder.record(self.model),
         ):
-            self.__dict__["outputs"] = self.run_network(self.copy_inputs())
+            outputs = self.run_network(self.copy_inputs())
+        # Not replaced after the features have been read: `last_map` looks for the outputs among the
+        # features, and both must be from the same pass.
+        if "features" not in self.__dict__:
+            self.__dict__["outputs"] = capture.find_copy(outputs)
         self._feature_signs = sign_recorder
         return capture
 
@@ -157,20 +161,20 @@ class ForwardProbe:
         Raises:
             Unscorable: If a feature is not finite.
         """
-        missing = [feature for feature in features if id(feature) not in self._conditions]
-        conditions = compute_inverse_conditions(missing).tolist()
-        for feature, condition in zip(missing, conditions, strict=True):
-            self._conditions[id(feature)] = condition
-        ratios = [self._conditions[id(feature)] for feature in features]
+        missing = [feature for feature in features if id(feature) not in self._inverse_conditions]
+        missing_ratios = compute_inverse_conditions(missing).tolist()
+        for feature, ratio in zip(missing, missing_ratios, strict=True):
+            self._inverse_conditions[id(feature)] = ratio
+        ratios = [self._inverse_conditions[id(feature)] for feature in features]
         return torch.tensor(ratios, dtype=torch.float64)
 
-    def has_condition(self, feature: Feature) -> bool:
-        """Whether the condition of a feature has been computed."""
-        return id(feature) in self._conditions
+    def has_inverse_condition(self, feature: Feature) -> bool:
+        """Whether sigma_min / sigma_max of a feature has been computed."""
+        return id(feature) in self._inverse_conditions
 
-    def set_conditions(self, conditions: Mapping[int, float]) -> None:
-        """Store conditions that were computed elsewhere (`batched/`), by id of the feature."""
-        self._conditions.update(conditions)
+    def set_inverse_conditions(self, ratios: Mapping[int, float]) -> None:
+        """Store ratios that were computed elsewhere (`batched/`), by id of the feature."""
+        self._inverse_conditions.update(ratios)
 
     @property
     def num_outputs(self) -> int:

@@ -35,7 +35,13 @@ from untrained.probe.gradients import (
     run_loss_pass,
 )
 from untrained.probe.graph import Graph, record_codes, record_graph
-from untrained.probe.kernels import Kernel, KernelContents, Reading, SampleAxes, compute_kernel
+from untrained.probe.kernels import (
+    Kernel,
+    KernelContents,
+    Reading,
+    SampleAxisRecorder,
+    compute_kernel,
+)
 from untrained.probe.layers import (
     count_parameters,
     find_layer_parameters,
@@ -99,7 +105,7 @@ class Probe(ForwardProbe):
         self.seed = seed
         self.scores: dict[object, float] = {}
         self._macs = macs
-        self._conditions = {}
+        self._inverse_conditions = {}
         self._last_outputs = None
         self._motions: dict[tuple[int, ...], Motion] = {}  # by shape of the input
         self._scaled_motions: dict[float, dict[tuple[int, ...], Motion]] = {}  # by radius
@@ -213,7 +219,7 @@ class Probe(ForwardProbe):
         no_targets = inputs.new_zeros(len(inputs)).long()
         return Probe(self.model, Batch(inputs, no_targets), seed=self.seed)
 
-    def with_gaussian_weights(self, draw: torch.Generator) -> "Probe":
+    def with_gaussian_weights(self, generator: torch.Generator) -> "Probe":
         """Return a probe of a copy of the network with random layers.
 
         Weights of convolutions and linear layers are drawn from N(0, 1), biases are 0.
@@ -223,7 +229,7 @@ class Probe(ForwardProbe):
             for name in sorted(find_layer_parameters(model)):
                 parameter = model.get_parameter(name)
                 if parameter.ndim > 1:
-                    parameter.copy_(torch.randn(parameter.shape, generator=draw))
+                    parameter.copy_(torch.randn(parameter.shape, generator=generator))
                 else:
                     parameter.zero_()
         return Probe(model, self.batch, loss=self.loss_name, seed=self.seed)
@@ -360,29 +366,29 @@ class Probe(ForwardProbe):
         with self.scoring_mode():
             return compute_jacobian(self._get_graph())
 
-    def flow(self, norms: bool = False) -> dict[str, tuple[Tensor, Tensor]]:
+    def flow(self, keep_norms: bool = False) -> dict[str, tuple[Tensor, Tensor]]:
         """Return |W| and dR/d|W| of every layer weight by name (SynFlow), float64.
 
         R is the sum of the outputs when the network is made positive and its input is ones.
 
         Args:
-            norms: Whether normalisations are computed; otherwise they are the identity.
+            keep_norms: Whether normalisations are computed; otherwise they are the identity.
         """
-        if norms not in self._flows:
+        if keep_norms not in self._flows:
             self._require_real_inputs("an input of ones needs")
             shape = tuple(self.batch.inputs.shape[1:])
             with self.scoring_mode():
-                self._flows[norms] = compute_flow(self.model, read_logits, shape, norms)
-        return self._flows[norms]
+                self._flows[keep_norms] = compute_flow(self.model, read_logits, shape, keep_norms)
+        return self._flows[keep_norms]
 
     @cached_property
     def blocks(self) -> Blocks:
         """Features of the trunk, and random gradients passed through each of its blocks."""
         self._require_real_inputs("gradients through blocks need")
-        draw = self.generator("signs")
+        generator = self.generator("signs")
 
         def draw_signs(feature: Tensor, index: int) -> Tensor:
-            signs = torch.randint(2, feature.shape, generator=draw) * 2.0 - 1
+            signs = torch.randint(2, feature.shape, generator=generator) * 2.0 - 1
             return signs.to(feature)
 
         with self.scoring_mode():
@@ -467,10 +473,10 @@ class Probe(ForwardProbe):
         return responses
 
     @cached_property
-    def _sample_axes(self) -> SampleAxes:
+    def _sample_axes(self) -> SampleAxisRecorder:
         parameters = find_trainable_parameters(self.model)
         with self.scoring_mode():
-            return SampleAxes.find(self.run_network, self.batch.inputs, parameters)
+            return SampleAxisRecorder.find(self.run_network, self.batch.inputs, parameters)
 
     def _require_real_inputs(self, reason: str) -> None:
         if not self.batch.inputs.is_floating_point():

@@ -28,7 +28,7 @@ TOLERANCE = 1e-8
 CHECK_INTERVAL = 4  # squarings between checks of the bound; each check synchronises a GPU
 
 
-def extreme_ratio(G: Tensor) -> Tensor:
+def compute_eigenvalue_ratios(G: Tensor) -> Tensor:
     """Return l_m / l_1 of each matrix; 0 for a zero matrix, NaN for one that is not finite."""
     # G = X X^T, so a single NaN in X also appears in the trace.
     trace = G.diagonal(dim1=-2, dim2=-1).sum(-1)
@@ -36,7 +36,11 @@ def extreme_ratio(G: Tensor) -> Tensor:
     # LAPACK fails for the whole stack if one matrix is not finite. Such matrices are replaced
     # without a check whether there are any, because the check would synchronise a GPU.
     G = torch.where(finite[:, None, None], G, 0)
-    ratio = ratio_by_squaring(G) if _is_squaring_faster(G) else _ratio_by_decomposition(G)
+    ratio = (
+        compute_ratios_by_squaring(G)
+        if _is_squaring_faster(G)
+        else _compute_ratios_by_decomposition(G)
+    )
     return torch.where(finite, ratio, torch.nan)
 
 
@@ -48,25 +52,27 @@ def _is_squaring_faster(G: Tensor) -> bool:
     return G.device.type == "cuda" and G.shape[-1] > 32
 
 
-def _ratio_by_decomposition(G: Tensor) -> Tensor:
+def _compute_ratios_by_decomposition(G: Tensor) -> Tensor:
     eigenvalues = torch.linalg.eigvalsh(G)  # (k, m), ascending
     low = eigenvalues[:, 0].clamp_min(0)
     high = eigenvalues[:, -1]
     return torch.where(high <= 0, 0, low / high)
 
 
-def ratio_by_squaring(G: Tensor) -> Tensor:
+def compute_ratios_by_squaring(G: Tensor) -> Tensor:
     """Return l_m / l_1 as 1 / (l_1 of G times l_1 of its inverse)."""
     unit = torch.eye(G.shape[-1], dtype=G.dtype, device=G.device)
     factor, info = torch.linalg.cholesky_ex(G)
     singular = info > 0
     is_singular = singular[:, None, None]
     inverse = torch.cholesky_inverse(torch.where(is_singular, unit, factor))
-    log_product = log_largest(torch.where(is_singular, unit, G)) + log_largest(inverse)
+    log_product = compute_log_largest_eigenvalues(
+        torch.where(is_singular, unit, G)
+    ) + compute_log_largest_eigenvalues(inverse)
     return torch.where(singular, 0, (-log_product).exp().clamp_max(1))
 
 
-def log_largest(G: Tensor) -> Tensor:
+def compute_log_largest_eigenvalues(G: Tensor) -> Tensor:
     """Return ln l_1 of each matrix. No matrix may be zero."""
     trace = G.diagonal(dim1=-2, dim2=-1).sum(-1)
     total = trace.log()

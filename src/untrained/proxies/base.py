@@ -7,8 +7,9 @@ data or devices.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from inspect import getdoc, signature
-from typing import Annotated, Any, Literal, get_args, get_origin
+from functools import cache
+from inspect import Parameter, getdoc, signature
+from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin
 
 import torch
 from torch import Tensor
@@ -184,15 +185,24 @@ class Proxy:
 
     @property
     def measure(self) -> str:
-        """Key under which records are stored: label, version, and fingerprint of a user's file.
+        """Key under which records are stored: label, versions, and fingerprint of a user's file.
 
         A changed formula is a new version, and a changed user file is another fingerprint, so old
-        records are never mistaken for new ones.
+        records are never mistaken for new ones. The key also contains the versions of the proxies
+        that this one combines, such as `harmonic_mean(a=meco)@1+meco@2`, except for version 1.
         """
         key = f"{self.label}@{self.version}"
+        for inner in self._list_combined_proxies():
+            if inner.version != 1:
+                key += f"+{inner.name}@{inner.version}"
         if self.code:
             key = f"{key}-{self.code}"
         return key
+
+    def _list_combined_proxies(self) -> list["Proxy"]:
+        """Return the registered proxies that options name, such as `a` of `harmonic_mean`."""
+        options = {**_read_defaults(self.function), **dict(self.options)}
+        return [PROXIES[value] for value in options.values() if _is_proxy_name(value)]
 
     @property
     def about(self) -> str:
@@ -218,6 +228,20 @@ class Proxy:
             if line.strip() and line.startswith(" ") == indented:
                 lines.append(line)
         return lines
+
+
+@cache
+def _read_defaults(function: Callable[..., Any]) -> dict[str, object]:
+    """Return the defaults of the options of a proxy's function."""
+    defaults = {}
+    for name, parameter in signature(function).parameters.items():
+        if parameter.default is not Parameter.empty:
+            defaults[name] = parameter.default
+    return defaults
+
+
+def _is_proxy_name(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value in PROXIES
 
 
 def proxy(

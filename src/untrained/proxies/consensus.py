@@ -163,7 +163,7 @@ class Consensus:
                 if r > 0:
                     weights[name] = r
                 else:
-                    left_out[name] = f"has the rank correlation {r:.2f} with {anchor_text}"
+                    left_out[name] = f"has a mean rank correlation of {r:.2f} with {anchor_text}"
         else:
             weights = dict.fromkeys(names, 1.0)
         total = sum(weights.values())

@@ -1,15 +1,21 @@
-"""A probe that refuses measurements which a proxy does not declare in `needs`.
+"""A probe that refuses labels and gradients that a proxy does not declare in `needs`.
 
-Data without labels get random ones, and tables of costs and needs are read by people who choose a
-proxy. Both go wrong silently if a proxy reads more than it declares.
+If the data have no labels, random labels are used. Without this check, a proxy that reads labels
+without declaring them would silently be scored on random ones, and its entry in the list of proxies
+would be wrong.
 """
 
 from typing import Any, cast
 
+import torch
+from torch import Tensor
+
 from untrained.errors import UsageError
 from untrained.probe import Probe
+from untrained.types import Batch
 
-# What each measurement needs besides the data. Measurements that are not listed need neither.
+# What each measurement needs besides the data. Measurements that are not listed need neither labels
+# nor gradients.
 _NEEDS = {
     "loss": ("labels",),
     "gradients": ("labels", "gradients"),
@@ -31,7 +37,7 @@ _NEEDS_OF_KERNEL = {
 
 
 class _DeclaredProbe:
-    """A probe of which only the declared measurements can be read."""
+    """Wraps a probe and refuses measurements that the proxy does not declare."""
 
     def __init__(self, probe: Probe, proxy: str, needs: tuple[str, ...]) -> None:
         self._probe = probe
@@ -43,20 +49,37 @@ class _DeclaredProbe:
         self._require(f"probe.{name}", _NEEDS.get(name, ()))
         return getattr(self._probe, name)
 
+    @property
+    def batch(self) -> "Batch | _BatchWithoutLabels":
+        """The batch. Its targets can be read only if labels are declared."""
+        if "labels" in self._needs:
+            return self._probe.batch
+        return _BatchWithoutLabels(self)
+
     # The arguments are those of `Probe.kernel`.
     def kernel(self, outputs: Any, *args: Any, **kwargs: Any) -> object:
-        """Return `Probe.kernel`, if what it needs is declared."""
+        """Call `Probe.kernel`, or raise if its needs are not declared."""
         self._require(f'probe.kernel("{outputs}")', _NEEDS_OF_KERNEL.get(outputs, ()))
         return self._probe.kernel(outputs, *args, **kwargs)
 
     def first(self, samples: int) -> Probe:
         """Return the first samples, with the same check."""
-        return restrict_probe(self._probe.first(samples), self._proxy, self._needs)
+        return self._restrict(self._probe.first(samples))
 
     def parts(self, count: int) -> tuple[Probe, ...]:
         """Return parts of the batch, with the same check."""
-        parts = self._probe.parts(count)
-        return tuple(restrict_probe(part, self._proxy, self._needs) for part in parts)
+        return tuple(self._restrict(part) for part in self._probe.parts(count))
+
+    def with_inputs(self, inputs: Tensor) -> Probe:
+        """Return a probe of other inputs, with the same check."""
+        return self._restrict(self._probe.with_inputs(inputs))
+
+    def with_gaussian_weights(self, generator: torch.Generator) -> Probe:
+        """Return a probe of a network with random layers, with the same check."""
+        return self._restrict(self._probe.with_gaussian_weights(generator))
+
+    def _restrict(self, probe: Probe) -> Probe:
+        return restrict_probe(probe, self._proxy, self._needs)
 
     def _require(self, measurement: str, needs: tuple[str, ...]) -> None:
         missing = [need for need in needs if need not in self._needs]
@@ -68,8 +91,29 @@ class _DeclaredProbe:
             )
 
 
+class _BatchWithoutLabels:
+    """The batch of a proxy that does not declare labels."""
+
+    def __init__(self, declared: _DeclaredProbe) -> None:
+        self._declared = declared
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def inputs(self) -> Tensor:
+        """The inputs, (samples, ...)."""
+        return self._declared._probe.batch.inputs
+
+    @property
+    def targets(self) -> Tensor:
+        """Raise `UsageError`, because labels are not declared."""
+        self._declared._require("probe.batch.targets", ("labels",))
+        return self._declared._probe.batch.targets
+
+
 def restrict_probe(probe: Probe, proxy: str, needs: tuple[str, ...]) -> Probe:
-    """Return the same probe, which refuses measurements that are not declared.
+    """Wrap a probe so that it refuses measurements that the proxy does not declare.
 
     Args:
         probe: The probe.

@@ -102,11 +102,11 @@ def dextr_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -
     default is eight, as in the code of MeCo, from which the idea comes.
     """
     B = log_curvature(probe, variant)
-    draw = probe.generator("channels")
+    generator = probe.generator("channels")
     features = []
     factors = []
     for feature, count in count_features(probe, variant):
-        matrix, width = sample_channels(feature, channels, draw)
+        matrix, width = sample_channels(feature, channels, generator)
         features.append(Feature(matrix[None], ""))
         factors.append(count * width / len(matrix))
     r = compute_inverse_conditions(features)

@@ -52,11 +52,11 @@ def grad(probe: Probe) -> float:
 @register_proxy
 @proxy(paper=PAPER, aspects="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
 def trace(probe: Probe, reading: Reading = "cross") -> float:
-    """Root of the mean squared norm of the gradient of a sample's label output.
+    """Root mean square over the samples of the gradient norm.
 
         sqrt(tr K / m)
 
-    Needs labels because it reads one output per sample.
+    The gradient is that of the output for the sample's label.
     """
     K = probe.kernel("label", "layers", reading).gram()
     return sqrt(float(K.trace()) / len(probe.batch))

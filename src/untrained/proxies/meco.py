@@ -46,11 +46,11 @@ def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") ->
     For spaces whose layers differ in width: more channels alone make the smallest eigenvalue
     smaller.
     """
-    draw = probe.generator("channels")
+    generator = probe.generator("channels")
     matrices = []
     factors = []
     for feature, count in count_features(probe, variant):
-        matrix, width = sample_channels(feature, channels, draw)
+        matrix, width = sample_channels(feature, channels, generator)
         matrices.append(matrix)
         factors.append(count * width / len(matrix))
     lowest = map_by_shape(matrices, _smallest_eigenvalues)
@@ -71,10 +71,12 @@ def count_features(probe: Probe, variant: str) -> list[tuple[Feature, int]]:
     return counts
 
 
-def sample_channels(feature: Feature, channels: int, draw: torch.Generator) -> tuple[Tensor, int]:
+def sample_channels(
+    feature: Feature, channels: int, generator: torch.Generator
+) -> tuple[Tensor, int]:
     """Return randomly chosen rows of the feature's matrix, and the number of all its rows."""
     matrix = feature.matrix()
-    rows = torch.randperm(len(matrix), generator=draw)[:channels].to(matrix.device)
+    rows = torch.randperm(len(matrix), generator=generator)[:channels].to(matrix.device)
     return matrix[rows], len(matrix)
 
 

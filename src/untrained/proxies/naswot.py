@@ -37,7 +37,7 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
     for code in probe.codes:
         count = 1
         if variant == "published":
-            count = max(1, code.relu_modules)
+            count = max(1, code.relu_module_count)
         agreements.append(count * code.agreement)
     K = torch.stack(agreements).sum(0)
     # The determinant itself would overflow.
@@ -83,10 +83,11 @@ def _count_patterns(probe: Probe) -> int:
 
     For a network without feature maps, the codes of all layers are used.
     """
-    codes = [code for code in probe.codes if code.images] or list(probe.codes)
+    codes = [code for code in probe.codes if code.is_feature_map] or list(probe.codes)
     signs = codes[0].signs
     if len(signs) > MAX_PATTERN_SAMPLES:
-        raise Unscorable("unsupported", "patterns are counted over at most 62 samples")
+        detail = f"patterns are counted over at most {MAX_PATTERN_SAMPLES} samples"
+        raise Unscorable("unsupported", detail)
     patterns = torch.cat([_pack_signs(code.signs) for code in codes])
     if len(signs) > MAX_TABLE_SAMPLES:
         return len(torch.unique(patterns))

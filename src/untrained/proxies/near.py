@@ -42,10 +42,10 @@ def near(probe: Probe, width: Annotated[int, Between(1, 1024)] = 512) -> float:
     rows are read, starting at a random place. The code sums over all modules with weights, norms
     included, and all modules that are nonlinearities. So do we, but several ReLUs of the same
     tensor count once. The code reads samples until there are C rows. Ours reads 32 samples, so use
-    `near(samples=512)` for a wide MLP. At most 512 channels of a layer are read. The code can
+    `near(samples=512)` for a wide MLP. At most `width` channels of a layer are read. The code can
     average over several initialisations.
     """
-    draw = probe.generator("rows")
+    generator = probe.generator("rows")
     matrices = []
     axis = 1
     for feature in probe.features:
@@ -55,7 +55,7 @@ def near(probe: Probe, width: Annotated[int, Between(1, 1024)] = 512) -> float:
         if is_layer:
             axis = -1 if isinstance(module, FEATURES_LAST) else 1
         if is_layer or _is_nonlinearity(module):
-            matrices.append(_select_rows(feature.tensor, axis, width, draw))
+            matrices.append(_select_rows(feature.tensor, axis, width, generator))
     if not matrices:
         raise Unscorable("unsupported", "the network has no module with weights")
     ranks = map_by_shape(matrices, effective_ranks)
@@ -88,14 +88,14 @@ def _is_nonlinearity(module: nn.Module) -> bool:
     return type(module).__module__ == "torch.nn.modules.activation"
 
 
-def _select_rows(feature: Tensor, axis: int, width: int, draw: torch.Generator) -> Tensor:
+def _select_rows(feature: Tensor, axis: int, width: int, generator: torch.Generator) -> Tensor:
     """Return contiguous rows of a feature as a matrix, (rows, channels).
 
     Args:
         feature: (samples, ...).
         axis: Axis of the channels.
         width: Largest number of channels and of rows.
-        draw: Generator that chooses the first row.
+        generator: Random generator that chooses the first row.
     """
     if feature.ndim == 1:
         feature = feature[:, None]
@@ -106,7 +106,7 @@ def _select_rows(feature: Tensor, axis: int, width: int, draw: torch.Generator) 
     # The first row is the beginning of a line of the feature map.
     line = positions.shape[-2] if positions.ndim > 2 else 1
     starts = (row_count - count) // line + 1
-    start = int(torch.randint(starts, (), generator=draw)) * line
+    start = int(torch.randint(starts, (), generator=generator)) * line
     # Only the samples that contain these rows are copied.
     rows_per_sample = row_count // samples
     first_sample = start // rows_per_sample

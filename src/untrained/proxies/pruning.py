@@ -122,8 +122,8 @@ def fisher(probe: Probe) -> float:
 
         sum_l sum_c fan_in_l (1/2m) sum_i (sum over positions of a_lc dL/da_lc)^2
 
-    In the code all weights of a channel share one value, and it sums over weights, hence the
-    fan-in. Its loss is the mean over the batch, so values scale with 1/m^2.
+    The code gives all weights of a channel the same value and sums over the weights, hence the
+    factor fan_in. Its loss is the mean over the batch, so values scale with 1/m^2.
     """
     # Raises an error if no weight receives a gradient.
     weight_gradients(probe)

@@ -53,12 +53,14 @@ def sigeo(
         FR = (1/k) sum_i (theta_k . grad L_i(theta_i))^2                          (Definition 1)
         theta_i+1 = theta_i - step grad L_i(theta_i)
 
-    There are k batches; mu and sigma are those of |grad|, as in ZiCo; L_k is the loss of the last
-    batch. The presets are the weights of the paper: 1, 1, 0 for zero-shot scores, and after a
-    warm-up 1, 50, 1 for vision and 1, 1, 1 for recommendation. The options l1, l2 and l3 override
-    them. Between two batches, k - 1 times in all, all trainable parameters of a copy of the network
-    take a gradient step. For vision the paper states neither an optimiser nor the size of the step;
-    0.1 is our choice.
+    There are k batches. mu is the mean of |grad| over the batches, sigma the standard deviation of
+    grad, as in the code of ZiCo. L_k is the loss of the last batch.
+
+    The presets are the weights of the paper: 1, 1, 0 for zero-shot scores, and after a warm-up
+    1, 50, 1 for vision and 1, 1, 1 for recommendation. The options l1, l2 and l3 override them.
+    Between two batches, k - 1 times in all, all trainable parameters of a copy of the network take
+    a gradient step. For vision the paper states neither an optimiser nor the size of the step; 0.1
+    is our choice.
 
     Batches have 64 samples, as the paper states for its residual networks. For recommenders the
     code has batches of 512: `sigeo(preset=recommendation,samples=2048)`.

@@ -13,6 +13,10 @@ from untrained.probe import Probe
 from untrained.probe.guard import NormVariance
 from untrained.proxies.base import proxy, register_proxy
 
+# Since version 2, a network without feature maps is scored on its last hidden features also if it
+# contains functions that work in place; before, such a network was scored on its logits.
+VERSION = 2
+
 
 @register_proxy
 @proxy(
@@ -22,6 +26,7 @@ from untrained.proxies.base import proxy, register_proxy
     samples=16,
     cost=2,
     layers="batch norm",
+    version=VERSION,
 )
 def zen(
     probe: Probe,
@@ -39,17 +44,17 @@ def zen(
     after two passes of a fresh network are 0.81 + 0.19 var: `variant=published`. The score is a
     mean over `repeats`; the paper has 32, its search 1.
     """
-    draw = probe.generator("zen")
-    scores = [_score_once(probe, gamma, variant, draw) for _ in range(repeats)]
+    generator = probe.generator("zen")
+    scores = [_score_once(probe, gamma, variant, generator) for _ in range(repeats)]
     return sum(scores) / repeats
 
 
-def _score_once(probe: Probe, gamma: float, variant: str, draw: torch.Generator) -> float:
+def _score_once(probe: Probe, gamma: float, variant: str, generator: torch.Generator) -> float:
     inputs = probe.batch.inputs
     if not inputs.is_floating_point():
         raise Unscorable("unsupported", "zen needs real-valued inputs")
-    x, e = torch.randn(2, *inputs.shape, generator=draw).to(inputs)
-    gaussian = probe.with_gaussian_weights(draw)
+    x, e = torch.randn(2, *inputs.shape, generator=generator).to(inputs)
+    gaussian = probe.with_gaussian_weights(generator)
     return amplification(gaussian.with_inputs(x), gaussian.with_inputs(x + gamma * e), variant)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from math import sqrt
 from pathlib import Path
+from typing import Any
 
 from untrained.files import read_result_file, write_atomically
 from untrained.formatting import format_quantity
@@ -30,6 +31,9 @@ def list_learning_rates(recipe: Recipe) -> tuple[float, ...]:
 # The name of the best architecture of the short trainings in a comparison with hand-designed
 # networks. Run folders contain this text.
 BEST_OF_SEARCH = "found"
+
+# Fields of `Confirmation` that have another name in `confirmed.json`, which old runs contain too.
+_STORED_KEYS = {"best_arch": "winner", "winning_design": "reference"}
 
 
 def list_comparison_columns(kind: TaskKind) -> tuple[str, ...]:
@@ -85,6 +89,13 @@ class DesignResult:
     violation: str = ""
     limit_values: dict[str, float | None] = field(default_factory=dict)
 
+    @property
+    def title(self) -> str:
+        """What the network is called in tables and sentences."""
+        if self.name == BEST_OF_SEARCH:
+            return "the best network that the search found"
+        return self.name
+
     def format_cells(self, kind: TaskKind, label_std: float) -> list[str]:
         """Return one text per column of `list_comparison_columns`; empty where a number is missing.
 
@@ -106,11 +117,8 @@ class DesignResult:
         return cells
 
     def describe(self, kind: TaskKind, label_std: float) -> str:
-        """Return the name, with the difference in loss in brackets."""
-        name = self.name
-        if name == BEST_OF_SEARCH:
-            name = "the best network that the search found"
-        return f"{name} ({self._format_difference(kind, label_std)})"
+        """Return the title, with the difference in loss in brackets."""
+        return f"{self.title} ({self._format_difference(kind, label_std)})"
 
     def _format_difference(self, kind: TaskKind, label_std: float) -> str:
         assert self.excess_loss is not None
@@ -166,27 +174,27 @@ class Confirmation:
     """The result of the confirmation trainings of a run.
 
     Attributes:
-        winner: The best architecture of all groups.
-        winner_result: AUC, accuracy or R2 of `winner` on the validation part, in per cent.
-        selected_by: Names of the groups that contain `winner`.
+        best_arch: The best architecture of all groups.
+        winner_result: AUC, accuracy or R2 of `best_arch` on the validation part, in per cent.
+        selected_by: Names of the groups that contain `best_arch`.
         groups: The trained groups. The first one is that of the proxy.
         contrasts: Comparisons of the first group with each of the others.
         epochs: Number of epochs of each training.
         samples: Number of samples per training.
         data: Name of the data.
         seconds: Duration of all trainings.
-        entries: The results of `winner` and of hand-designed networks; empty if this comparison was
-            interrupted.
+        entries: The results of `best_arch` and of hand-designed networks; empty if this comparison
+            was interrupted.
         search_key: The key of the search whose ranking was confirmed.
-        reference: Name of the hand-designed network that won against `winner`; empty if `winner` is
-            the winner of the run.
+        winning_design: Name of the hand-designed network that won against `best_arch`; empty if
+            `best_arch` is the winner of the run.
         task: What the networks predict: "binary", "classification" or "regression".
         label_std: Standard deviation of the label of a regression.
         constant: What a constant prediction achieves on the test data, as a sentence without a full
             stop; empty for binary labels.
     """
 
-    winner: str
+    best_arch: str
     winner_result: float
     selected_by: tuple[str, ...]
     groups: tuple[TrainedGroup, ...]
@@ -197,7 +205,7 @@ class Confirmation:
     seconds: float
     entries: tuple[DesignResult, ...] = ()
     search_key: str = ""
-    reference: str = ""
+    winning_design: str = ""
     task: str = BINARY.name
     label_std: float = 1.0
     constant: str = ""
@@ -219,12 +227,12 @@ class Confirmation:
     @property
     def winner_name(self) -> str:
         """The winner of the run: an architecture, or the name of a hand-designed network."""
-        return self.reference or self.winner
+        return self.winning_design or self.best_arch
 
     @property
     def winner_entry(self) -> DesignResult | None:
         """The result of the winner among `entries`; None without them."""
-        name = self.reference or BEST_OF_SEARCH
+        name = self.winning_design or BEST_OF_SEARCH
         for entry in self.entries:
             if entry.name == name:
                 return entry
@@ -246,39 +254,47 @@ class Confirmation:
     @property
     def winner_text(self) -> str:
         """The result of the winner and how it was selected, without a full stop."""
-        if self.reference:
+        if self.winning_design:
             return self._describe_winning_design()
         selections = []
         for name in self.selected_by:
             selections.append("at random" if name == "random" else f"by {name}")
         selection = " and ".join(selections)
-        article = "an" if self.kind.quality_title[0] in "aA" else "a"
+        # AUC, accuracy and R2 are all spoken with a vowel at the start.
         return (
             f"The winner of this run is the network with the lowest {self.kind.loss_title} on the "
-            f"validation data ({article} {self.kind.quality_title} of {self.winner_result:.1f} %), "
+            f"validation data (an {self.kind.quality_title} of {self.winner_result:.1f} %), "
             f"which was selected {selection}"
         )
 
     def _describe_winning_design(self) -> str:
         """Return the result of the hand-designed network that won, without a full stop."""
         text = (
-            f"The winner of this run is {self.reference}, a hand-designed network: trained on all "
-            f"rows, it has the lowest {self.kind.error_title} on the validation data"
+            f"The winner of this run is {self.winning_design}, a hand-designed network: trained "
+            f"on all rows, it has the lowest {self.kind.error_title} on the validation data"
         )
         losses = {entry.name: entry.val_loss for entry in self.entries}
-        reference_loss = losses.get(self.reference)
+        design_loss = losses.get(self.winning_design)
         search_loss = losses.get(BEST_OF_SEARCH)
-        if reference_loss is None:
+        if design_loss is None:
             return text
-        text = f"{text}, {format_loss(reference_loss, self.kind, self.label_std)}"
+        text = f"{text}, {format_loss(design_loss, self.kind, self.label_std)}"
         if search_loss is None:
             return f"{text}; the training of the best network that the search found failed"
         search_text = format_loss(search_loss, self.kind, self.label_std)
         return f"{text} instead of the {search_text} of the best network that the search found"
 
+    def to_document(self) -> dict[str, Any]:
+        """Return the confirmation as plain data for JSON, with the keys of `confirmed.json`."""
+        document = {}
+        for name, value in asdict(self).items():
+            document[_STORED_KEYS.get(name, name)] = value
+        return document
+
     def save(self, folder: Path) -> "Confirmation":
         """Write `confirmed.json` into a run folder; return the confirmation itself."""
-        write_atomically(folder / CONFIRMATION_FILE, json.dumps(asdict(self), indent=1) + "\n")
+        text = json.dumps(self.to_document(), indent=1)
+        write_atomically(folder / CONFIRMATION_FILE, text + "\n")
         return self
 
     @staticmethod
@@ -313,4 +329,8 @@ class Confirmation:
                 entries.append(DesignResult(**row))
             facts["entries"] = tuple(entries)
             facts["selected_by"] = tuple(facts["selected_by"])
+            for name, key in _STORED_KEYS.items():
+                # Earlier versions did not let hand-designed networks win.
+                if key in facts:
+                    facts[name] = facts.pop(key)
             return Confirmation(**facts)

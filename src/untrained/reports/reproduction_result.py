@@ -32,7 +32,8 @@ class TableLine:
         high: Upper end of that interval.
         spread: Standard deviation of our number over seeds.
         note: A remark, such as how many networks have no score.
-        better: Which numbers are better; None for the default of the experiment.
+        better: Which numbers are better; None counts as "higher" until `reproduce` fills in the
+            default of the experiment.
         alternative: Whether this line is a variant of another line with the same published number.
             Variants have no verdict.
         stated_verdict: A verdict that replaces the computed one, for an older number whose interval

@@ -46,7 +46,7 @@ class WorkerTimes:
     transfer: float
     measure: float
     idle: float
-    deaths: int = 0
+    crashes: int = 0  # how often its process died and was replaced
     batched: int = 0  # networks that were measured together with others
 
 
@@ -78,7 +78,8 @@ class TradeoffPoint(NamedTuple):
     objective: float
     score: float
     arch: str
-    on_front: bool  # no other architecture is better in all objectives
+    # No other architecture is at least as good in all objectives and better in one.
+    on_front: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class SearchSummary:
         if self.contest:
             confirmed = self.contest.winner
         elif self.confirmation:
-            confirmed = self.confirmation.winner
+            confirmed = self.confirmation.best_arch
         winner = choose_winner([row.arch for row in self.ranking], confirmed)
         assert winner is not None, "`best` needs a ranking"
         return winner
@@ -142,8 +143,8 @@ class SearchSummary:
     @property
     def winner_name(self) -> str:
         """The network to train and export: `best`, or the hand-designed network that won."""
-        if self.confirmation and self.confirmation.reference:
-            return self.confirmation.reference
+        if self.confirmation and self.confirmation.winning_design:
+            return self.confirmation.winning_design
         return self.best
 
     @property

@@ -64,8 +64,8 @@ def describe_similar_families(agreement: float) -> str:
     consensus = _format_range([family.spearman for family in similar])
     flops = _format_range([family.flops_spearman for family in similar])
     return (
-        f"With a similar agreement, its rank correlation with accuracy is {consensus} on {names}, "
-        f"where FLOPs have {flops}."
+        f"On benchmarks with a similar agreement ({names}), the consensus has a rank correlation "
+        f"with accuracy of {consensus}; FLOPs alone have {flops}."
     )
 
 

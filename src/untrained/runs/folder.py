@@ -144,7 +144,7 @@ class RunFolder:
             about=about,
             objectives=list(objectives),
             additional=list(additional),
-            code=fingerprint_user_code(*config.list_user_code()),
+            code=fingerprint_user_code(*config.list_user_code(bool(objectives))),
             space_code=fingerprint_user_code(config.space),
             space_size=space_size,
             versions=read_versions(),
@@ -240,8 +240,9 @@ class RunFolder:
             if value != earlier_value and name != "code":
                 changes.append(f"{name} {earlier_value!r} (now {value!r})")
         # Different files have different names, which are listed above.
-        user_code = self.config.list_user_code()
-        if self.code != earlier.code and user_code == earlier.config.list_user_code():
+        user_code = self.config.list_user_code(bool(self.objectives))
+        earlier_user_code = earlier.config.list_user_code(bool(earlier.objectives))
+        if self.code != earlier.code and user_code == earlier_user_code:
             files = dict.fromkeys(str(Path(name.rpartition(":")[0])) for name in user_code)
             changes.append(f"an earlier version of {' or '.join(files)}")
         return ", ".join(changes)
@@ -291,15 +292,17 @@ class RunFolder:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether the search ended before its budget was spent."""
+        """Whether the search was stopped by Ctrl-C or by its time limit, so that the same command
+        resumes it.
+        """
         return self.ended in ("interrupted", "time")
 
     def describe_end(self, has_best: bool = True) -> str:
         """Return why the last session ended early; an empty string if it finished.
 
         Args:
-            has_best: Whether any architecture is ranked. None is if the search was stopped while it
-                measured its reference sample.
+            has_best: Whether any architecture is ranked. If the search stopped while it measured
+                its reference sample, there is none.
         """
         config = self.config
         kept_results = "the best so far is kept"

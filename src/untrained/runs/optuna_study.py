@@ -20,7 +20,7 @@ from untrained.runs.winner import RunRanking, rank_run, read_records
 from untrained.spaces import Space, load_space
 from untrained.spaces.core.choices import ChoiceOptions, Options, make_replay_chooser
 from untrained.spaces.core.ranges import FloatRange, IntRange
-from untrained.types import Arch, Choice, Failure, Genes, Record
+from untrained.types import Arch, Choice, Failure, Genes, Record, remove_version
 
 SUFFIX = ".db"
 
@@ -243,25 +243,33 @@ def _collect_options(space: Space, archs: Iterable[Arch]) -> dict[str, Options]:
     return options_by_name
 
 
+def _join_int_ranges(first: IntRange, second: IntRange) -> IntRange:
+    step: float | None = 1
+    if first.step == second.step and first.low == second.low:
+        step = first.step
+    low = min(first.low, second.low)
+    high = max(first.high, second.high)
+    return IntRange(low, high, step, first.log and second.log)
+
+
+def _join_float_ranges(first: FloatRange, second: FloatRange) -> FloatRange:
+    step = None
+    if first.step == second.step and first.low == second.low:
+        step = first.step
+    low = min(first.low, second.low)
+    high = max(first.high, second.high)
+    return FloatRange(low, high, step, first.log and second.log)
+
+
 def join_options(first: Options, second: Options) -> Options:
     """Return options that contain both sets of options of one choice.
 
     A choice has several sets of options if they depend on earlier choices.
     """
     if isinstance(first, IntRange) and isinstance(second, IntRange):
-        int_step: float | None = 1
-        if first.step == second.step and first.low == second.low:
-            int_step = first.step
-        low = min(first.low, second.low)
-        high = max(first.high, second.high)
-        return IntRange(low, high, int_step, first.log and second.log)
+        return _join_int_ranges(first, second)
     if isinstance(first, FloatRange) and isinstance(second, FloatRange):
-        float_step = None
-        if first.step == second.step and first.low == second.low:
-            float_step = first.step
-        lowest = min(first.low, second.low)
-        highest = max(first.high, second.high)
-        return FloatRange(lowest, highest, float_step, first.log and second.log)
+        return _join_float_ranges(first, second)
     # No set of options describes both a list and a range, so only the listed values are kept.
     values: dict[Choice, None] = {}
     for options in (first, second):
@@ -300,7 +308,7 @@ def list_objectives(run: RunFolder, run_ranking: RunRanking) -> list[Objective]:
     proxies = {record.measure: record.proxy for record in run_ranking.records}
     scores = {standing.arch: standing.score for standing in run_ranking.ranking.standings}
     # If no architecture has a score, the records may lack the measure.
-    ranking_name = proxies.get(run.measure, run.measure.rpartition("@")[0])
+    ranking_name = proxies.get(run.measure, remove_version(run.measure))
     objectives = [Objective(ranking_name, run.higher_is_better, scores)]
 
     directions: dict[str, bool] = {}

@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 
 from untrained.benchmarks.statistics import orient_score
 from untrained.formatting import format_count, format_number
-from untrained.types import Arch, Failure, Record, RecordRow
+from untrained.types import Arch, Failure, Record, RecordRow, remove_version
 
 CONFIDENCE = 0.95  # of all intervals
 ROWS_SHOWN = 10  # architectures in the text of a ranking
@@ -275,7 +275,7 @@ def collect_columns(
     """
     columns = {}
     for measure in measures:
-        label = measure.rpartition("@")[0]
+        label = remove_version(measure)
         if label not in ("params", "flops"):
             columns[label] = compute_fitnesses(records, measure, higher_is_better=True)
     return columns

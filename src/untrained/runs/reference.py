@@ -112,6 +112,10 @@ class FittedAggregate:
         scores = self.collect_part_scores(records)
         value = self.consensus.score(scores.get(request.arch, {}))
         if value is None:
+            # All members may have been left out, although none failed for this network.
+            if not failures:
+                failure = Failure("unsupported", "no member of the consensus has a weight")
+                return Record.of(request, failure)
             return Record.of(request, failures[0])
         return Record.of(request, value)
 
@@ -181,7 +185,8 @@ def describe_consensus(
         )
     explained = facts["explained_by_size"]
     if explained is not None:
-        sentences.append(f"Size explains {format_percent(explained, 0)} of their ranking.")
+        share = format_percent(explained, 0)
+        sentences.append(f"The size of the networks explains {share} of the combined ranking.")
     # The figures of the benchmarks are about the proxy `consensus` and samples of a space.
     if agreement is not None and facts["label"] == CONSENSUS and is_sample_of_space:
         sentences.append(describe_similar_families(agreement))

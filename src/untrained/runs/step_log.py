@@ -67,7 +67,7 @@ class StepLog:
 
         Args:
             folder: The run folder.
-            dependencies: Everything that the steps depend on, as an object with a complete text.
+            dependencies: Everything that the steps depend on; its `str` must contain all of it.
                 Logged steps with other dependencies are ignored.
             max_proposals: How many architectures the search will request; None if unknown.
         """

@@ -168,10 +168,12 @@ class Winner:
         standing: Its score in the ranking of the search.
         space: Name of its space.
         data: Name of the data.
-        input_shape: Shape of the inputs; None for that of the data, or else of the space.
+        input_shape: Shape of the inputs. None to use the shape of the data, or that of the space's
+            task if the data have none.
         seed: First seed of the search.
         space_code: Fingerprint of the user's code that defines the space; empty for a built-in one.
-        reference: Name of the hand-designed network that won against `arch`; empty if `arch` won.
+        winning_design: Name of the hand-designed network that won against `arch`; empty if `arch`
+            won.
     """
 
     arch: Arch
@@ -181,12 +183,12 @@ class Winner:
     input_shape: tuple[int, ...] | None
     seed: int
     space_code: str
-    reference: str = ""
+    winning_design: str = ""
 
     @property
     def name(self) -> str:
         """The network to train and export, as text."""
-        return self.reference or str(self.arch)
+        return self.winning_design or str(self.arch)
 
 
 def read_winner(folder: str | Path) -> Winner:
@@ -216,7 +218,7 @@ def read_winner(folder: str | Path) -> Winner:
         input_shape=input_shape,
         seed=config.seed,
         space_code=run.space_code,
-        reference=read_winning_design(run),
+        winning_design=read_winning_design(run),
     )
 
 

@@ -9,8 +9,9 @@ is written with the keys of the published table:
 Three details of the networks were derived from the published parameter counts: an expansion of 1
 has no 1x1 expansion convolution, every convolution is followed by a batch norm, and
 squeeze-and-excitation reduces to a quarter of the input channels of the layer. With these details,
-our parameter counts equal all 5,138 published ones. The published multiply-adds also contain batch
-norms (4 per element) and pooling (1 per element and 1 per result), which ours leave out.
+our parameter counts equal the published ones in all 5,138 rows of the table, which has 5,125
+networks: 13 rows are second trainings. The published multiply-adds also contain batch norms (4 per
+element) and pooling (1 per element and 1 per result), which ours leave out.
 """
 
 from functools import partial

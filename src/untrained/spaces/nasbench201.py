@@ -34,10 +34,10 @@ from untrained.spaces.core.supernet import (
     EquivalentGenes,
     Mixture,
     OptionScores,
+    group_options_by_choice,
     make_uniform_mixture,
     mix_branches,
     rank_combinations,
-    score_single_choices,
     share_weights,
 )
 from untrained.types import Arch, Genes, Task
@@ -282,7 +282,7 @@ class Supernet201(ThreeStageNetwork):
 
     def decode_scores(self, scores: OptionScores) -> Iterator[EquivalentGenes]:
         """Iterate over architectures, starting with the best operation on every edge."""
-        for genes in rank_combinations(score_single_choices(self.options, scores)):
+        for genes in rank_combinations(group_options_by_choice(self.options, scores)):
             yield (genes,)
 
 

@@ -106,9 +106,9 @@ def nats_size(choose: Choose, task: Task) -> NetworkBuilder:
 
 
 class NATSSize(CellSkeleton):
-    """Three cells, with a residual block of stride 2 between two of them.
+    """Three cells, with a residual block of stride 2 before the second and before the third.
 
-    `widths` are in the order of the string.
+    `widths` are those of these five parts, in the order of the string. The stem has the first one.
     """
 
     def __init__(self, widths: Sequence[int], task: Task) -> None:

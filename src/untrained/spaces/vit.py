@@ -157,7 +157,8 @@ def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
     attention_params = (E + 1) * 3 * E + (E + 1) * E
     mlp_params = (E + 1) * f + (f + 1) * E
     params += plan.depth * (2 * norm_params + attention_params + mlp_params)
-    # Queries times keys, and weights times values.
+    # Four linear layers (queries, keys, values and output), then queries times keys and attention
+    # weights times values.
     attention_flops = 4 * E * E * N + 2 * N * N * E
     mlp_flops = 2 * E * f * N
     flops += plan.depth * (attention_flops + mlp_flops)

@@ -187,14 +187,14 @@ def _choose_final_winner(
             limit_values=limit_values.get(entry.name, {}),
         )
         entries.append(entry)
-    reference = ""
+    winning_design = ""
     if winner != BEST_OF_SEARCH:
-        reference = winner
+        winning_design = winner
     constant = ""
     if isinstance(training, TrainingResult):
         constant = training.constant_text
     confirmation = replace(
-        confirmation, entries=tuple(entries), reference=reference, constant=constant
+        confirmation, entries=tuple(entries), winning_design=winning_design, constant=constant
     )
     return confirmation, training
 
@@ -268,7 +268,7 @@ def conclude_confirmation(
         if proxy_group.finished_results and other.finished_results:
             contrasts.append(compare_groups(proxy_group, other))
     return Confirmation(
-        winner=str(winner),
+        best_arch=str(winner),
         winner_result=trainings.results[winner],
         selected_by=tuple(winner_groups),
         groups=tuple(trained_groups),

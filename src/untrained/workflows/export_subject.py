@@ -198,9 +198,9 @@ def _read_folder(
                 f"first run untrained train {folder}"
             )
         training = {}
-    if winner.reference:
+    if winner.winning_design:
         return _Request(
-            network=make_ctr_design_arch(winner.reference),
+            network=make_ctr_design_arch(winner.winning_design),
             space=space,
             data=data or winner.data,
             input_shape=input_shape or winner.input_shape,

@@ -1,7 +1,7 @@
 """`report(folder)`: write the HTML report of a run folder."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ def read_run_outcome(folder: str | Path) -> dict[str, Any]:
         if contest:
             result["contest"] = contest.to_summary()
         if confirmation:
-            result["confirmed"] = asdict(confirmation)
+            result["confirmed"] = confirmation.to_document()
     # The training in the folder of a search may be that of an earlier winner.
     if training and training.key.arch == result.get("winner", training.key.arch):
         result["trained"] = training.to_document()
@@ -418,7 +418,7 @@ def _read_worker(row: dict[str, Any]) -> WorkerTimes:
         transfer=row["transfer"],
         measure=row["measure"],
         idle=row["idle"],
-        deaths=row["deaths"],
+        crashes=row["deaths"],
         batched=row.get("batched", 0),
     )
 

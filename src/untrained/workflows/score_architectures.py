@@ -92,7 +92,7 @@ def score_architectures(
 
         def report_progress(progress: Progress) -> None:
             if on_progress:
-                measured = evaluator.measured
+                measured = evaluator.measured_count
                 on_progress(replace(progress, measured=measured, workers=executor.workers))
 
         result = run_strategy(

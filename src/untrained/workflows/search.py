@@ -137,7 +137,7 @@ class SearchResult:
         archs = {str(standing.arch): standing.arch for standing in self.ranking.standings}
         confirmed_name = None
         if self.confirmed is not None:
-            confirmed_name = self.confirmed.winner
+            confirmed_name = self.confirmed.best_arch
         elif self.contest is not None:
             confirmed_name = self.contest.winner
         winner = choose_winner(list(archs), confirmed_name)
@@ -150,8 +150,8 @@ class SearchResult:
 
         This is `best` as text or, on a table, the name of the hand-designed network that won.
         """
-        if self.confirmed is not None and self.confirmed.reference:
-            return self.confirmed.reference
+        if self.confirmed is not None and self.confirmed.winning_design:
+            return self.confirmed.winning_design
         return str(self.best)
 
     def frame(self) -> "pd.DataFrame":
@@ -170,7 +170,7 @@ class SearchResult:
         lines = [self._format_title(), repr(self.ranking)]
         if self.ranking.standings:
             lines.append(f"best: {self.best}")
-        if self.confirmed is not None and self.confirmed.reference:
+        if self.confirmed is not None and self.confirmed.winning_design:
             lines.append(f"{self.confirmed.winner_text}.")
         if self.contest is not None:
             lines.append(self.contest.verdict)
@@ -182,7 +182,7 @@ class SearchResult:
         lines = [f"<p>{escape(self._format_title())}</p>", self.ranking._repr_html_()]
         if self.ranking.standings:
             lines.append(f"<p>best: <code>{escape(str(self.best))}</code></p>")
-        if self.confirmed is not None and self.confirmed.reference:
+        if self.confirmed is not None and self.confirmed.winning_design:
             lines.append(f"<p>{escape(self.confirmed.winner_text)}.</p>")
         if self.contest is not None:
             lines.append(f"<p>{escape(self.contest.verdict)}</p>")
@@ -692,7 +692,7 @@ def _train_best(setup: SearchSetup, result: SearchResult, time_plan: TimePlan) -
     with Store(run.store) as store:
         setup.limits.use_store(store, run.search_key)
         limit_rows = setup.limits.describe(result.best)
-    if result.confirmed is not None and result.confirmed.reference:
+    if result.confirmed is not None and result.confirmed.winning_design:
         limit_rows = _describe_limits_of_design(limit_rows, result.confirmed)
     return replace(result, run=replace(run, limits=limit_rows).save())
 

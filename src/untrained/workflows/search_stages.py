@@ -165,13 +165,13 @@ class SearchStages:
                         "scoring the pool",
                         self._pool_done,
                         total,
-                        self._pool_measured + evaluator.measured,
+                        self._pool_measured + evaluator.measured_count,
                         self._executor.workers,
                         records,
                     )
                     self._on_progress(progress)
                 yield records
-        self._pool_measured += evaluator.measured
+        self._pool_measured += evaluator.measured_count
 
     def _measure_reference(
         self, archs: Sequence[Arch], budget: Budget, ask_size: int
@@ -293,7 +293,7 @@ class SearchStages:
 
         def report_progress(progress: Progress) -> None:
             workers = self._executor.workers
-            on_progress(replace(progress, measured=evaluator.measured, workers=workers))
+            on_progress(replace(progress, measured=evaluator.measured_count, workers=workers))
 
         return report_progress
 

@@ -20,10 +20,10 @@ from untrained.data.samples import DATASET_NAME, is_samples, open_samples
 from untrained.errors import Unscorable, UsageError, is_out_of_memory, unknown_name_error
 from untrained.formatting import format_count
 from untrained.names import (
-    find_path_error,
     fingerprint_user_code,
     is_reference,
     load_object,
+    make_path_error,
     user_code_error,
 )
 from untrained.probe import Probe
@@ -131,7 +131,7 @@ def _parse_arch(text: str, space: str | Space) -> Arch:
     except UsageError:
         # For a file, a folder or a mistyped name, a message about a malformed architecture would be
         # misleading.
-        path_error = find_path_error(text)
+        path_error = make_path_error(text)
         if path_error is None and get_close_matches(text, KNOWN_NAMES, cutoff=0.7):
             raise unknown_name_error("network", text, KNOWN_NAMES) from None
         if path_error is not None:

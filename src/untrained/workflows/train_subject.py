@@ -142,8 +142,8 @@ def resolve_subject(
     seed = 0
     if run_folder:
         winner = read_winner(run_folder)
-        if winner.reference:
-            network = make_ctr_design_arch(winner.reference)
+        if winner.winning_design:
+            network = make_ctr_design_arch(winner.winning_design)
         else:
             network = winner.arch
             command = f"untrained train {run_folder}"

@@ -1,5 +1,5 @@
-"""One module per format.
+"""Importers of benchmark files, one module per format.
 
-Each has functions that read a path into a `TableBuilder`, or return None if the path has another
-format.
+Each module has functions that read a path into a `TableBuilder`, or return None if the path has
+another format.
 """

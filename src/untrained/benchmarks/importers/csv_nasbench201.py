@@ -32,14 +32,39 @@ def make_accuracy_metric(
     dataset: str, split: Split, epochs: int, variant: str = "", about: str = "", source: str = ""
 ) -> Metric:
     """Return a metric of accuracy in per cent."""
-    return Metric("accuracy", "%", True, dataset, split, epochs, variant, about, source)
+    return Metric(
+        "accuracy",
+        "%",
+        higher_is_better=True,
+        dataset=dataset,
+        split=split,
+        epochs=epochs,
+        variant=variant,
+        about=about,
+        source=source,
+    )
 
 
 def make_cost_metric(
-    kind: str, unit: str, dataset: str = "", epochs: int | None = None, **details: str
+    kind: str,
+    unit: str,
+    dataset: str = "",
+    epochs: int | None = None,
+    variant: str = "",
+    about: str = "",
+    source: str = "",
 ) -> Metric:
-    """Return a metric where lower is better; `details` are `variant`, `about` and `source`."""
-    return Metric(kind, unit, False, dataset, None, epochs, **details)
+    """Return a metric where lower is better."""
+    return Metric(
+        kind,
+        unit,
+        higher_is_better=False,
+        dataset=dataset,
+        epochs=epochs,
+        variant=variant,
+        about=about,
+        source=source,
+    )
 
 
 def read_nasbench201(path: Path) -> TableBuilder | None:

@@ -32,7 +32,16 @@ def make_task_metric(
 ) -> Metric:
     """Return the metric of a task; higher is better for all seven."""
     kind, unit = KINDS[task]
-    return Metric(kind, unit, True, task, split, None, variant, about, source)
+    return Metric(
+        kind,
+        unit,
+        higher_is_better=True,
+        dataset=task,
+        split=split,
+        variant=variant,
+        about=about,
+        source=source,
+    )
 
 
 def format_arch(operations: str) -> str:

@@ -88,7 +88,7 @@ def _add_means(builder: TableBuilder, epochs: int) -> None:
         by_seed = np.array([columns[name] for name in names if name in columns])
         counts = np.isfinite(by_seed).sum(0)
         means = np.where(counts, np.nansum(by_seed, 0) / np.maximum(counts, 1), np.nan)
-        metric = _make_metric(split, epochs, about="mean over three seeds")
+        metric = _make_metric(split, epochs, about="mean over the available seeds")
         builder.add_values(builder.archs, metric, means.tolist())
 
 

@@ -20,13 +20,13 @@ def show_confirmation(confirmation: Confirmation) -> None:
         console.print(_make_design_table(confirmation))
     for entry in confirmation.entries:
         if entry.error:
-            console.print_plain(f"{entry.name} failed: {entry.error}")
+            console.print_plain(f"{entry.title} failed: {entry.error}")
         elif entry.violation:
-            console.print_plain(f"{entry.name} cannot win: {entry.violation}")
+            console.print_plain(f"{entry.title} cannot win: {entry.violation}")
     for line in confirmation.sentences:
         console.print_plain(line)
     console.print_plain(f"{confirmation.winner_text}.")
-    console.print_plain(f"confirming took {format_duration(confirmation.seconds)}")
+    console.print_plain(f"the confirmation trainings took {format_duration(confirmation.seconds)}")
 
 
 def _make_design_table(confirmation: Confirmation) -> Table:
@@ -38,7 +38,7 @@ def _make_design_table(confirmation: Confirmation) -> Table:
         lines = wrap(heading, HEADING_WIDTH, break_long_words=False)
         table.add_column("\n".join(lines), justify="right")
     for entry in confirmation.entries:
-        name = entry.name
+        name = entry.title
         if entry == confirmation.winner_entry:
             name = f"* {name}"
         table.add_row(escape(name), *confirmation.format_cells(entry))

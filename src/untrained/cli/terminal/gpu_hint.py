@@ -7,8 +7,8 @@ from pathlib import Path
 from untrained.cli.terminal.text import print_line
 from untrained.config import ComputeConfig
 
-# NVIDIA's Multi-Process Service (MPS) lets kernels of several processes run on a GPU at the same
-# time. Without it, the processes take turns.
+# NVIDIA's Multi-Process Service (MPS) lets several processes use a GPU at the same time. Without
+# it, only one process can use it at a time.
 MPS_DAEMON = "nvidia-cuda-mps-control"
 MPS_PIPE_DIRECTORY = "/tmp/nvidia-mps"
 

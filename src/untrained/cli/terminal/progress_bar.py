@@ -52,7 +52,7 @@ def show_progress(
             bar.start()
             log.write(stage, _format_status(progress), now)
             if stage not in tasks:
-                # The stages follow one another, so the time of the earlier ones is over.
+                # A new stage begins only after the earlier ones have ended: stop their clocks.
                 for task in tasks.values():
                     bar.stop_task(task)
                 tasks[stage] = bar.add_task(stage, total=progress.total)

@@ -83,7 +83,7 @@ def _show_winner(console: SafeConsole, result: SearchResult) -> None:
             console.print("* the best of the confirmation trainings")
         show_confirmation(result.confirmed)
     console.print_plain(f"best: {result.best}", wrap=False)
-    if result.confirmed and result.confirmed.reference:
+    if result.confirmed and result.confirmed.winning_design:
         console.print_plain(f"winner: {result.winner_name}, a hand-designed network", wrap=False)
 
 

@@ -82,8 +82,14 @@ class TimeEstimate:
         """Return the estimate for a number of architectures per second."""
         workers = format_count(progress.workers, "worker")
         if progress.total is not None:
-            total = format_count(progress.total, "architecture")
-            return f"about {format_duration(progress.total / rate)} for {total} on {workers}"
+            # Architectures that are in the store take no time.
+            stored = progress.done - progress.measured
+            remaining = progress.total - stored
+            duration = format_duration(remaining / rate)
+            archs = format_count(remaining, "architecture")
+            if stored:
+                archs = f"the remaining {archs}"
+            return f"about {duration} for {archs} on {workers}"
         if self._time_budget:
             count = f"{rate * self._time_budget:,.0f} architectures"
             return f"about {count} in {format_duration(self._time_budget)} on {workers}"

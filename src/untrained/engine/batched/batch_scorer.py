@@ -132,6 +132,11 @@ class BatchScorer:
         start = perf_counter()
         probes = [network.get_probe() for network in networks]
         fits = self._measure_probes(plan, [probe for probe in probes if probe is not None])
+        if not fits:
+            probes.clear()
+            networks.clear()
+            device.free_memory()
+            return None
         device.synchronize()
         shared_seconds = (perf_counter() - start) / len(portion)
         measured_flags = [probe is not None and plan.is_complete(probe) for probe in probes]
@@ -143,20 +148,18 @@ class BatchScorer:
             # A network is removed from the list, so that its memory is freed when the variable gets
             # the next one.
             network = networks.pop(0)
-            if not fits:
-                # Only free the memory of the remaining networks.
-                continue
             records = network.score_all(requests, shared_seconds)
-            fits = not _ran_out_of_memory(records)
+            if _ran_out_of_memory(records):
+                del network
+                networks.clear()
+                device.free_memory()
+                return None
             networks_in_batch = 1
             if was_measured:
                 networks_in_batch = measured_count
             results.append(
                 [replace(record, networks_in_batch=networks_in_batch) for record in records]
             )
-        if not fits:
-            device.free_memory()
-            return None
         return results
 
     def _measure_probes(self, plan: MeasurementPlan, probes: list[Probe]) -> bool:

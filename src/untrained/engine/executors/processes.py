@@ -119,6 +119,11 @@ class ProcessBackend:
             exit_code = process.wait()
             reason = _describe_exit(exit_code)
             self._events.put(WorkerDied(worker, reason, _read_last_lines(output)))
+        except Exception as error:
+            # Unpickling can raise any exception, such as an ImportError for an unknown class. If
+            # this thread ended without an event, the pool would wait forever.
+            reason = f"{type(error).__name__}: {error}"
+            self._events.put(WorkerDied(worker, reason, _read_last_lines(output)))
         finally:
             process.stdout.close()
             output.close()

@@ -67,7 +67,9 @@ def convolve_by_products(
         make_pair(padding),
         make_pair(dilation),
     )
-    out = weight.flatten(2)[:, None] @ patches.flatten(-2).flatten(-4, -2)
+    kernel_rows = weight.flatten(2)[:, None]  # (G, 1, O, C k k)
+    columns = patches.flatten(-2).flatten(-4, -2)  # (..., G, N, C k k, H' W')
+    out = kernel_rows @ columns
     if bias is not None:
         out = out + bias[:, None, :, None]
     return out.reshape(*out.shape[:-1], *patches.shape[-2:])

@@ -50,14 +50,14 @@ class ViewPlan:
     Attributes:
         samples: Number of samples.
         features: Whether features were measured.
-        conditions: The features whose condition numbers were computed.
+        inverse_conditions: The features of which sigma_min / sigma_max was computed.
         circles: Shapes of the circles of inputs on which motions were measured.
         operations: Whether operations were counted.
     """
 
     samples: int
     features: bool
-    conditions: Literal["leaves", "all", ""]
+    inverse_conditions: Literal["leaves", "all", ""]
     circles: tuple[tuple[int, ...], ...]
     operations: bool = False
 
@@ -66,16 +66,16 @@ class ViewPlan:
         """List the measurements that a probe has taken."""
         # Cached properties are in __dict__ once they have been read.
         features: tuple[Feature, ...] = vars(probe).get("features", ())
-        with_condition = [feature for feature in features if probe.has_condition(feature)]
-        conditions: Literal["leaves", "all", ""] = ""
-        if with_condition:
-            only_leaves = all(feature.leaf_calls for feature in with_condition)
-            conditions = "leaves" if only_leaves else "all"
+        decomposed = [feature for feature in features if probe.has_inverse_condition(feature)]
+        inverse_conditions: Literal["leaves", "all", ""] = ""
+        if decomposed:
+            only_leaves = all(feature.leaf_calls for feature in decomposed)
+            inverse_conditions = "leaves" if only_leaves else "all"
         is_single_sample = len(probe.batch) == 1
         return ViewPlan(
             samples=len(probe.batch),
             features=bool(features),
-            conditions=conditions,
+            inverse_conditions=inverse_conditions,
             circles=probe.measured_circles,
             operations=bool(features) and is_single_sample and "operations" in vars(probe),
         )
@@ -165,31 +165,37 @@ class _NetworkGroup:
         finished_tapes = self._run_tapes(tapes, inputs, request_values)
         outputs = copy_to_cpu([result[tape.output] for _, tape, result in finished_tapes])
         for (probe, tape, result), outputs_on_cpu in zip(finished_tapes, outputs, strict=True):
+            output = result[tape.output]
             features = []
             for ref, name, calls, leaf_calls in tape.features:
-                features.append(Feature(result[ref], name, calls, leaf_calls))
-            probe.set_forward_results(result[tape.output], tuple(features), outputs_on_cpu)
+                tensor = result[ref]
+                # `last_map` looks for the output among the features, so it must be the same object.
+                # A constant, whose reference is the tensor itself, always is.
+                if isinstance(ref, int) and isinstance(tape.output, int) and ref == tape.output:
+                    tensor = output
+                features.append(Feature(tensor, name, calls, leaf_calls))
+            probe.set_forward_results(output, tuple(features), outputs_on_cpu)
             if self._plan.operations and tape.complete:
                 vars(probe).setdefault("operations", _count_operations(probe, tape))
-        if self._plan.conditions:
-            self._measure_conditions(finished_tapes)
+        if self._plan.inverse_conditions:
+            self._measure_inverse_conditions(finished_tapes)
 
-    def _measure_conditions(self, finished_tapes: Sequence[_FinishedTape]) -> None:
+    def _measure_inverse_conditions(self, finished_tapes: Sequence[_FinishedTape]) -> None:
         features_by_probe: list[tuple[Probe, list[Feature]]] = []
         slices: list[StackSlice] = []
         for probe, tape, result in finished_tapes:
             features = []
             for feature, recorded in zip(probe.features, tape.features, strict=True):
-                if self._plan.conditions == "all" or feature.leaf_calls:
+                if self._plan.inverse_conditions == "all" or feature.leaf_calls:
                     features.append(feature)
                     slices.append(result.find_slice(recorded.ref))
             features_by_probe.append((probe, features))
-        ratios = iter(compute_conditions(slices))
+        ratios = iter(compute_inverse_conditions(slices))
         for probe, features in features_by_probe:
-            conditions = {id(feature): next(ratios) for feature in features}
+            inverse_conditions = {id(feature): next(ratios) for feature in features}
             # A network that is not finite raises its failure when it is measured alone.
-            if not any(isnan(ratio) for ratio in conditions.values()):
-                probe.set_conditions(conditions)
+            if not any(isnan(ratio) for ratio in inverse_conditions.values()):
+                probe.set_inverse_conditions(inverse_conditions)
 
     def _measure_motions(self, shape: tuple[int, ...]) -> None:
         tapes = self._record_tapes((1, *shape))
@@ -273,7 +279,7 @@ class _NetworkGroup:
         return finished_tapes
 
 
-def compute_conditions(slices: Sequence[StackSlice]) -> list[float]:
+def compute_inverse_conditions(slices: Sequence[StackSlice]) -> list[float]:
     """Return sigma_min / sigma_max of each value.
 
     Values are gathered by stack: a few large copies instead of many small ones.

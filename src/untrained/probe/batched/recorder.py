@@ -360,11 +360,11 @@ class _TapeRecorder(ScoringMode):
                 continue
             key = _make_key(ref)
             feature = features.get(key) or ModuleValue(ref, self.names[module], 0, 0)
+            leaf_calls = feature.leaf_calls
             is_leaf = not module._modules
-            features[key] = feature._replace(
-                calls=feature.calls + 1,
-                leaf_calls=feature.leaf_calls + is_leaf,
-            )
+            if is_leaf:
+                leaf_calls += 1
+            features[key] = feature._replace(calls=feature.calls + 1, leaf_calls=leaf_calls)
         self._tape.features = tuple(features.values())
         self._tape.output = self._find_ref(output)
         return self._tape

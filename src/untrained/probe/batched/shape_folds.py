@@ -1,7 +1,8 @@
-"""Folds of functions that move entries or only add them: shapes, axes, parts, joining.
+"""Folds of functions that rearrange entries or sum them: reshaping, moving axes, indexing,
+concatenation.
 
 Most are the function itself with its axes shifted by the axis of networks. Other linear functions
-without weights use `torch.vmap`, which takes ten times as long in Python and needs contiguous
+without weights use `torch.vmap`, which has ten times the Python overhead and needs contiguous
 stacks.
 """
 

@@ -35,8 +35,8 @@ def make_confirmation_sections(summary: SearchSummary) -> str:
     head += [("num", name) for name in ("Trained", "Mean", "Best", "Failed")]
     head.append(("", "Results"))
     table = make_table("", head, [_make_group_row(group) for group in confirmation.groups])
-    winner = f"<p>{escape(confirmation.winner_text)}: {make_code(confirmation.winner)}</p>"
-    if confirmation.reference:
+    winner = f"<p>{escape(confirmation.winner_text)}: {make_code(confirmation.best_arch)}</p>"
+    if confirmation.winning_design:
         winner = make_paragraph(f"{confirmation.winner_text}.")
     note = (
         f"Each network was trained for {format_count(confirmation.epochs, 'epoch')} on "
@@ -74,11 +74,11 @@ def _make_design_section(confirmation: Confirmation) -> str:
 
 
 def _make_entry_row(entry: DesignResult, confirmation: Confirmation, is_winner: bool) -> str:
-    name = make_text_cell(entry.name, "")
+    name = make_text_cell(entry.title, "")
     if is_winner:
-        name = make_html_cell(f"<b>{escape(entry.name)}</b>, the winner", "")
+        name = make_html_cell(f"<b>{escape(entry.title)}</b>, the winner", "")
     elif entry.violation:
-        name = make_text_cell(f"{entry.name}, cannot win: {entry.violation}", "")
+        name = make_text_cell(f"{entry.title}, cannot win: {entry.violation}", "")
     if entry.error:
         return make_row(
             [name, f"<td colspan={len(confirmation.columns)}>{escape(entry.error)}</td>"]

@@ -48,7 +48,11 @@ def make_contest_section(summary: SearchSummary) -> str:
 
 
 def make_contest_headline(contest: Contest) -> str:
-    """Return `Winner of 14 networks: ResNet-20 (known design), 71.2 ± 3.9 %, 382 k parameters.`"""
+    """Return the result of the contest in one sentence.
+
+    For example: `Winner of a contest of 14 networks: ResNet-20 (known design), 71.2 ± 3.9 % of the
+    validation samples correct, 382 k parameters.`
+    """
     entry = contest.winning_entry
     count = format_count(len(contest.entries), "network")
     accuracy = contest.format_accuracy(entry)

@@ -66,8 +66,8 @@ def make_document(
         title: Title of the page.
         headline: The result in one sentence.
         sections: HTML of the sections.
-        reload_seconds: The browser reloads the page after this time, until the page is replaced by
-            one without it; None for a page that is final. A page that reloads has no script.
+        reload_seconds: Time after which the browser reloads the page, for a page that will still
+            change; None for a final page. A page that reloads has no script.
     """
     # The colours are defined beside the drawings, which are also shown without a report.
     style = read_style() + files("untrained.reports").joinpath("style.css").read_text("utf-8")

@@ -83,13 +83,13 @@ def make_search_headline(summary: SearchSummary) -> str:
         if not summary.failed:
             return "Nothing was scored."
         count = len(summary.failed)
-        return f"No architecture has a score: {format_count(count, 'architecture')}, all failed."
+        return f"No architecture has a score; {count} failed."
     headline = _describe_best(summary)
     if summary.contest:
         headline = make_contest_headline(summary.contest)
-    if summary.confirmation and summary.confirmation.reference:
-        reference = summary.confirmation.reference
-        headline = f"The winner is {reference}, a hand-designed network."
+    if summary.confirmation and summary.confirmation.winning_design:
+        design = summary.confirmation.winning_design
+        headline = f"The winner is {design}, a hand-designed network."
     if summary.training:
         headline += f" {make_training_headline(summary.training)}"
     return headline
@@ -159,7 +159,7 @@ def _make_best_section(summary: SearchSummary) -> str:
             "one."
         )
         drawing = make_paragraph(note, "note")
-    if summary.confirmation and summary.confirmation.reference:
+    if summary.confirmation and summary.confirmation.winning_design:
         note = f"{summary.confirmation.winner_text}. This is the best network that was found:"
         return make_section(
             "Best architecture", make_paragraph(note), make_copyable(summary.best), drawing
@@ -208,7 +208,7 @@ def _describe_later_cost(summary: SearchSummary) -> str:
 
 def _make_worker_table(workers: Sequence[WorkerTimes]) -> str:
     """Return how each worker spent its time; empty for a single worker that never crashed."""
-    if len(workers) < 2 and not any(worker.deaths for worker in workers):
+    if len(workers) < 2 and not any(worker.crashes for worker in workers):
         return ""
     head = [("", "Worker")]
     for name in ("Networks", "Building", "Moving", "Measuring", "Idle", "Crashes"):
@@ -218,7 +218,7 @@ def _make_worker_table(workers: Sequence[WorkerTimes]) -> str:
         cells = [make_text_cell(worker.name, ""), make_text_cell(f"{worker.networks:,}", "num")]
         for seconds in (worker.build, worker.transfer, worker.measure, worker.idle):
             cells.append(make_text_cell(formatting.format_duration(seconds), "num"))
-        cells.append(make_text_cell(str(worker.deaths), "num"))
+        cells.append(make_text_cell(str(worker.crashes), "num"))
         rows.append(make_row(cells))
     note = "A worker is idle while it starts and while it waits for the next architecture."
     return make_table("", head, rows) + make_paragraph(note, "note")

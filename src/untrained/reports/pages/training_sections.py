@@ -40,7 +40,7 @@ def make_training_sections(training: TrainingResult | None) -> str:
     if training.kind == REGRESSION:
         sections.append(_make_regression_section(training))
     elif training.kind == BINARY:
-        sections.append(_make_click_calibration_section(training))
+        sections.append(_make_binary_calibration_section(training))
     else:
         sections.append(_make_confusion_section(training))
         sections.append(_make_calibration_section(training))
@@ -87,64 +87,80 @@ def _format_percent(fraction: float | None) -> str:
 
 
 def _make_result_section(training: TrainingResult) -> str:
-    best = training.best
-    samples = training.samples
-    refit = training.key.refit
-    facts: dict[str, str] = {}
     if training.kind == REGRESSION:
-        facts |= _list_regression_facts(training)
+        facts = _list_regression_facts(training)
     elif training.kind == BINARY:
-        test_result = _format_log_loss(training.loss, training.auc)
-        facts["Test log loss"] = f"{test_result} on {format_count(samples['test'], 'sample')}"
-        if training.normalised_entropy is not None:
-            ratio = _format_percent(training.normalised_entropy)
-            facts["Normalised entropy"] = (
-                f"{ratio} of the log loss of always predicting the mean click rate"
-            )
-        if not refit:
-            val_result = _format_log_loss(best["loss"], best.get("auc"))
-            val_samples = format_count(samples["val"], "sample")
-            facts["Validation log loss"] = f"{val_result} on {val_samples}"
+        facts = _list_binary_facts(training)
     else:
-        test_result = _format_percent(training.accuracy)
-        facts["Test accuracy"] = f"{test_result} on {format_count(samples['test'], 'sample')}"
-        if not refit:
-            val_result = _format_percent(best["accuracy"])
-            val_samples = format_count(samples["val"], "sample")
-            facts["Validation accuracy"] = f"{val_result} on {val_samples}"
-        if training.constant:
-            facts["Test log loss"] = f"{training.loss:.4f}"
-            facts["Constant"] = training.constant_text
+        facts = _list_class_facts(training)
     rate = "not measured: no complete epoch"
     if training.curve:
         rate = f"{training.samples_per_second:,.0f}"
-    facts["Training data"] = format_count(samples["train"], "sample")
+    facts["Training data"] = format_count(training.samples["train"], "sample")
     facts["Recipe"] = training.key.recipe["name"]
     facts["Data"] = training.key.data
     facts["Time"] = formatting.format_duration(training.seconds)
     facts["Samples per second"] = f"{rate} on {training.key.device}"
-    weights = "the weights"
-    if best["kind"] == "average":
-        weights = "the moving average of the weights"
-    choice = (
-        f"The validation data selected {weights} after epoch {best['epoch']}. The test data "
-        "were used once, after this selection."
-    )
-    if refit:
-        choice = (
-            "The validation data were used for training, so nothing was selected: the result "
-            f"is {weights} after epoch {best['epoch']}. The test data were used once, at the end."
-        )
-    if training.estimated_by:
-        choice = (
-            "All samples were used for training, so nothing was selected: the result is "
-            f"{weights} after epoch {best['epoch']}; {training.estimate_text}."
-        )
-    sentences = [_ENDINGS.get(training.ended, ""), choice]
+    sentences = [_ENDINGS.get(training.ended, ""), _describe_selection(training)]
     for training_note in training.notes:
         sentences.append(f"{training_note[0].upper()}{training_note[1:]}.")
     note = " ".join(sentences)
     return make_section("Training", make_fact_list(facts), make_paragraph(note, "note"))
+
+
+def _list_binary_facts(training: TrainingResult) -> dict[str, str]:
+    """Return the log loss and the AUC of a network for a binary label."""
+    samples = training.samples
+    best = training.best
+    test_result = _format_log_loss(training.loss, training.auc)
+    facts = {"Test log loss": f"{test_result} on {format_count(samples['test'], 'sample')}"}
+    if training.normalised_entropy is not None:
+        ratio = _format_percent(training.normalised_entropy)
+        facts["Normalised entropy"] = (
+            f"{ratio} of the log loss of always predicting the share of positive labels"
+        )
+    if not training.key.refit:
+        val_result = _format_log_loss(best["loss"], best.get("auc"))
+        val_samples = format_count(samples["val"], "sample")
+        facts["Validation log loss"] = f"{val_result} on {val_samples}"
+    return facts
+
+
+def _list_class_facts(training: TrainingResult) -> dict[str, str]:
+    """Return the accuracies of a classifier."""
+    samples = training.samples
+    test_result = _format_percent(training.accuracy)
+    facts = {"Test accuracy": f"{test_result} on {format_count(samples['test'], 'sample')}"}
+    if not training.key.refit:
+        val_result = _format_percent(training.best["accuracy"])
+        val_samples = format_count(samples["val"], "sample")
+        facts["Validation accuracy"] = f"{val_result} on {val_samples}"
+    if training.constant:
+        facts["Test log loss"] = f"{training.loss:.4f}"
+        facts["Constant prediction"] = training.constant_text
+    return facts
+
+
+def _describe_selection(training: TrainingResult) -> str:
+    """Return which weights are the result, and which data selected them."""
+    epoch = training.best["epoch"]
+    weights = "the weights"
+    if training.best["kind"] == "average":
+        weights = "the moving average of the weights"
+    if training.estimated_by:
+        return (
+            "All samples were used for training, so nothing was selected: the result is "
+            f"{weights} after epoch {epoch}; {training.estimate_text}."
+        )
+    if training.key.refit:
+        return (
+            "The validation data were used for training, so nothing was selected: the result "
+            f"is {weights} after epoch {epoch}. The test data were used once, at the end."
+        )
+    return (
+        f"The validation data selected {weights} after epoch {epoch}. The test data were used "
+        "once, after this selection."
+    )
 
 
 def _make_curves_section(training: TrainingResult) -> str:
@@ -182,7 +198,7 @@ def _list_regression_facts(training: TrainingResult) -> dict[str, str]:
         val_result = format_errors(best["rmse"], best["mae"], best.get("r2"))
         facts["Validation RMSE"] = f"{val_result} on {format_count(samples['val'], 'sample')}"
     if training.constant:
-        facts["Constant"] = training.constant_text
+        facts["Constant prediction"] = training.constant_text
     return facts
 
 
@@ -255,14 +271,14 @@ def _make_calibration_section(training: TrainingResult) -> str:
     return make_section("Calibration", figure, make_paragraph(note, "note"))
 
 
-def _make_click_calibration_section(training: TrainingResult) -> str:
-    """Return the section with predicted against observed click rates, in ten bins."""
-    # Click rates are a few per cent, so an axis up to 100 % would be almost empty.
+def _make_binary_calibration_section(training: TrainingResult) -> str:
+    """Return the section with predicted probabilities against observed frequencies, in ten bins."""
+    # Positive labels may be rare, as clicks are, so an axis up to 100 % would be almost empty.
     predicted = _list_percentages(training.calibration, "predicted")
     observed = _list_percentages(training.calibration, "observed")
     figure = _draw_calibration(
-        "predicted click rate, %",
-        "observed click rate, %",
+        "predicted probability, %",
+        "observed frequency, %",
         predicted,
         observed,
         max(predicted),

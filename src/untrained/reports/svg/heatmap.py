@@ -46,10 +46,12 @@ def draw_heatmap(
         label = shorten_text(name, label_width - 8)
         cells = [draw_text(label, label_width - 6, side / 2 + 4, "end name")]
         for j, value in enumerate(row):
+            number = "not defined" if value is None else formatting.format_fixed(value, 2)
             # Most cells of a confusion matrix are zero and would only distract.
             if has_fractions and not value:
                 value = None
-            cells.append(_draw_cell(value, label_width + side * j, side, f"{name}, {names[j]}"))
+            title = f"{name}, {names[j]}: {number}"
+            cells.append(_draw_cell(value, number, title, label_width + side * j, side))
         y = label_width + side * i
         parts.append(f'<g transform="translate(0 {y:.1f})">{"".join(cells)}</g>')
     lowest_tenth = 0 if has_fractions else -10
@@ -70,11 +72,19 @@ def _draw_column_name(name: str, x: float, y: float) -> str:
     return f'<text class="name" transform="{place}">{text}</text>'
 
 
-def _draw_cell(value: float | None, x: float, side: float, pair: str) -> str:
-    number = "not defined" if value is None else formatting.format_fixed(value, 2)
+def _draw_cell(value: float | None, number: str, title: str, x: float, side: float) -> str:
+    """Draw a cell.
+
+    Args:
+        value: The value that decides the colour; None for an empty cell.
+        number: The text in the cell, if the cell is not empty and large enough.
+        title: The text that is shown on hover.
+        x: Left edge of the cell.
+        side: Width and height of the cell.
+    """
     rect = (
         f'<rect {_get_colour(value)} x="{x:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}">'
-        f"<title>{escape(f'{pair}: {number}')}</title></rect>"
+        f"<title>{escape(title)}</title></rect>"
     )
     # In a small cell the number is only shown on hover.
     if value is None or side < _MIN_CELL_WITH_NUMBER:

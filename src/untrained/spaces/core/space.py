@@ -217,7 +217,7 @@ class Space:
         return arch
 
     def sample_uniformly(self, rng: np.random.Generator) -> Arch:
-        """Sample every choice with equal chances; may raise `InvalidArch`."""
+        """Sample with equal probabilities of all options of a choice; may raise `InvalidArch`."""
         decisions = self.list_decisions(make_random_chooser(rng))
         return self._make_arch_from_decisions(decisions)
 

@@ -46,7 +46,7 @@ class Supernet(Protocol):
 # -------------------------------------------------------------------------------------- decoding
 
 
-def score_single_choices(
+def group_options_by_choice(
     options: Mapping[str, Sequence[str]], scores: OptionScores
 ) -> list[list[ScoredGenes]]:
     """Return one group per choice, in which each option is one gene."""

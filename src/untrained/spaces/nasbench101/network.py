@@ -109,8 +109,6 @@ class Skeleton101(nn.Module):
             for _ in range(cells):
                 layers.append(build_cell(width, stack_width))
                 width = stack_width
-            # A stack without cells changes the width of the classifier too.
-            width = stack_width
         self.layers = nn.Sequential(*layers)
         self.classifier = nn.Linear(width, task.num_classes)
 
@@ -140,7 +138,7 @@ class NASBench101(Skeleton101):
 def count_network(
     spec: CellSpec, task: Task, channels: int = 128, *, stacks: int = 3, cells: int = 3
 ) -> Counts | None:
-    """Sum over vertices, cells and stacks; each stack halves the sides."""
+    """Sum over vertices, cells and stacks; every stack after the first halves the sides."""
     cin, *sides = task.input_shape
     convs = [CountedConv(cin, channels, 3, prod(sides))]
     width = channels

@@ -162,7 +162,8 @@ def _list_genes(spec: CellSpec, numbers: Sequence[int] = ()) -> Genes:
 
     Args:
         spec: A pruned cell.
-        numbers: Which of the five inner vertices its inner vertices become; by default 1, 2, ...
+        numbers: For each inner vertex of the pruned cell, its number among the five inner vertices
+            of the choices; by default 1, 2, ...
     """
     inner_ops = spec.ops[1:-1]
     inner_numbers = numbers or range(1, len(inner_ops) + 1)

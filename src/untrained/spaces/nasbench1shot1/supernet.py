@@ -17,10 +17,10 @@ from untrained.spaces.core.supernet import (
     EquivalentGenes,
     Mixture,
     OptionScores,
+    group_options_by_choice,
     make_uniform_mixture,
     mix_branches,
     rank_combinations,
-    score_single_choices,
     share_weights,
 )
 from untrained.spaces.nasbench101.graph import (
@@ -95,7 +95,7 @@ class Supernet1Shot1(Skeleton101):
         Each comes in two forms: with all nodes, for a space that allows loose ends, and without
         the nodes that feed nothing.
         """
-        for genes in rank_combinations(score_single_choices(self.options, scores)):
+        for genes in rank_combinations(group_options_by_choice(self.options, scores)):
             yield genes, self._remove_unused_nodes(dict(genes))
 
     def _remove_unused_nodes(self, values: dict[str, Choice]) -> Genes:
@@ -120,7 +120,7 @@ class _MixedCell101(nn.Module):
         self, parent_options: ParentOptions, mixture: Mixture, cin: int, cout: int
     ) -> None:
         super().__init__()
-        self.parent_options = parent_options
+        self._parent_choices = tuple(parent_options.items())
         self.mixture = mixture
         self.last = len(parent_options)
         all_edges = [(i, j) for j in range(self.last + 1) for i in range(j)]
@@ -173,7 +173,7 @@ class _MixedCell101(nn.Module):
 
         It is the sum of the weights of all options that have this vertex among the parents.
         """
-        name, options = list(self.parent_options.items())[node - 1]
+        name, options = self._parent_choices[node - 1]
         rows = []
         for option in options:
             parents = option.split("+")

@@ -46,13 +46,13 @@ class NasrecNetwork(nn.Module):
         self.specs = specs
         self.stem = TableStem(task, embed)
         # Sizes of all tensors of the two streams so far.
-        dense_widths = [self.stem.dense]
+        dense_widths = [self.stem.dense_width]
         token_counts = [len(task.vocabularies)]
         self.blocks = nn.ModuleList()
         for spec in specs:
             size = OperatorSize(
-                dense=tuple(dense_widths[source] for source in spec.dense_from),
-                tokens=sum(token_counts[source] for source in spec.sparse_from),
+                dense_widths=tuple(dense_widths[source] for source in spec.dense_from),
+                token_count=sum(token_counts[source] for source in spec.sparse_from),
                 output_width=spec.dense_dim,
                 output_tokens=spec.sparse_dim,
                 embed=embed,
@@ -117,7 +117,7 @@ class TableStem(nn.Module):
                 f"embedding_dim={embed} is not divisible by the {HEADS} attention heads; "
                 "the paper uses 16"
             )
-        self.dense = max(task.input_shape[0] - identifier_count, 1)
+        self.dense_width = max(task.input_shape[0] - identifier_count, 1)
         self.sizes = task.vocabularies
         self.tables = nn.ModuleList(GlorotEmbedding(size, embed) for size in self.sizes)
 

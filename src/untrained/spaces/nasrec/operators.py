@@ -29,8 +29,8 @@ class OperatorSize:
     """Sizes of the inputs and outputs of an operator.
 
     Attributes:
-        dense: Width of every dense input.
-        tokens: Tokens of all sparse inputs together.
+        dense_widths: Width of every dense input.
+        token_count: Number of tokens of all sparse inputs together.
         output_width: D', the width of the dense output.
         output_tokens: T', the number of tokens of the sparse output.
         embed: e, the width of a token.
@@ -38,8 +38,8 @@ class OperatorSize:
             is omitted.
     """
 
-    dense: tuple[int, ...]
-    tokens: int
+    dense_widths: tuple[int, ...]
+    token_count: int
     output_width: int
     output_tokens: int
     embed: int
@@ -88,7 +88,7 @@ class Linear2d(nn.Module):
 
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
-        self.reads_dense = Projection(sum(size.dense), size.output_width)
+        self.reads_dense = Projection(sum(size.dense_widths), size.output_width)
         self.relu = nn.ReLU()
 
     def forward(self, dense: Sequence[Tensor], tokens: Tensor) -> Tensor:
@@ -107,8 +107,8 @@ class DotProduct(nn.Module):
         super().__init__()
         k = round(sqrt(2 * size.output_width))
         pair_count = k * (k + 1) // 2
-        self.reads_dense = build_projection(sum(size.dense), size.embed, size.elastic)
-        self.reads_tokens = build_projection(size.tokens, k, size.elastic)
+        self.reads_dense = build_projection(sum(size.dense_widths), size.embed, size.elastic)
+        self.reads_tokens = build_projection(size.token_count, k, size.elastic)
         self.out = _build_output_layer(pair_count, size, bias=False)
         self.norm = nn.LayerNorm(size.output_width)
 
@@ -128,7 +128,7 @@ class SigmoidGating(nn.Module):
 
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
-        wider = max(size.dense)
+        wider = max(size.dense_widths)
         self.gate = GlorotLinear(wider, wider)
         self.sigmoid = nn.Sigmoid()
         self.out = _build_output_layer(wider, size, bias=True)
@@ -145,7 +145,7 @@ class Sum(nn.Module):
 
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
-        self.out = _build_output_layer(max(size.dense), size, bias=False)
+        self.out = _build_output_layer(max(size.dense_widths), size, bias=False)
         self.norm = nn.LayerNorm(size.output_width)
 
     def forward(self, dense: Sequence[Tensor], tokens: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ class Linear3d(nn.Module):
 
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
-        self.reads_tokens = Projection(size.tokens, size.output_tokens)
+        self.reads_tokens = Projection(size.token_count, size.output_tokens)
         self.relu = nn.ReLU()
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -191,7 +191,7 @@ class TokenTransformer(nn.Module):
     def __init__(self, size: OperatorSize) -> None:
         super().__init__()
         embed = size.embed
-        self.reads_tokens = Projection(size.tokens, size.output_tokens)
+        self.reads_tokens = Projection(size.token_count, size.output_tokens)
         self.attention = nn.MultiheadAttention(embed, HEADS, batch_first=True)
         self.fc1 = GlorotLinear(embed, embed)
         self.relu = nn.ReLU()

@@ -65,7 +65,7 @@ class NasrecSupernet(nn.Module):
 
     def _build_block(self, index: int) -> NasrecBlock:
         """Build block `index`, which can read the table and all earlier blocks."""
-        dense_widths = (self.stem.dense, *(MAX_DENSE_DIM,) * index)
+        dense_widths = (self.stem.dense_width, *(MAX_DENSE_DIM,) * index)
         token_count = len(self.task.vocabularies) + _MAX_TOKENS * index
         joined_size = self._make_size(dense_widths, token_count)
         paired_size = self._make_size((self._compute_paired_width(dense_widths),), token_count)
@@ -79,8 +79,8 @@ class NasrecSupernet(nn.Module):
 
     def _make_size(self, dense_widths: tuple[int, ...], token_count: int) -> OperatorSize:
         return OperatorSize(
-            dense=dense_widths,
-            tokens=token_count,
+            dense_widths=dense_widths,
+            token_count=token_count,
             output_width=MAX_DENSE_DIM,
             output_tokens=MAX_SPARSE_DIM,
             embed=self.embed,
@@ -133,7 +133,7 @@ class NasrecSupernet(nn.Module):
         `_find_reader` returns the key for a weight.
         """
         # Columns of every tensor so far, in a concatenation of all tensors at their largest size.
-        dense_columns = [list(range(self.stem.dense))]
+        dense_columns = [list(range(self.stem.dense_width))]
         token_columns = [list(range(len(self.task.vocabularies)))]
         columns = {}
         for index, spec in enumerate(specs):
@@ -148,7 +148,7 @@ class NasrecSupernet(nn.Module):
             output_tokens = list(range(spec.sparse_dim))
             if spec.interact:
                 output_tokens += range(MAX_SPARSE_DIM, MAX_SPARSE_DIM + INTERACT_TOKENS)
-            dense_start = self.stem.dense + MAX_DENSE_DIM * index
+            dense_start = self.stem.dense_width + MAX_DENSE_DIM * index
             dense_columns.append([dense_start + column for column in range(spec.dense_dim)])
             token_start = len(self.task.vocabularies) + _MAX_TOKENS * index
             token_columns.append([token_start + token for token in output_tokens])

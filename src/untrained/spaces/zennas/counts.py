@@ -81,10 +81,10 @@ def count_flops(
         arch: The architecture.
         task: Image size and classes; by default the task of the space.
         variant: "default" is exact. "published" is the official `get_FLOPs`. It also counts norms
-            (one per entry), pooling and scaling in squeeze-and-excitation (one per channel and
-            entry), and the biases of projections. It divides the sides of a projection by its
-            stride twice, so projections with a stride are undercounted by the square of the stride.
-            It rounds down when it halves odd sides.
+            (one per entry), pooling and scaling in squeeze-and-excitation (together one per channel
+            and one per entry), and the biases of projections. It divides the sides of a projection
+            by its stride twice, so projections with a stride are undercounted by the square of the
+            stride. It rounds down when it halves odd sides.
     """
     task = task or space.task
     config = read_config(space)

@@ -85,7 +85,8 @@ class StructureMutation:
         values = self._list_values(block, variant)
         candidates = []
         for kind in values.kinds:
-            for width, inner, layer_count in product(*values[1:]):
+            combinations = product(values.widths, values.inner_widths, values.layer_counts)
+            for width, inner, layer_count in combinations:
                 candidate = replace(block, kind=kind, cout=width, inner=inner, layers=layer_count)
                 candidates.append(candidate)
         return candidates

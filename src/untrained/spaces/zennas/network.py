@@ -55,8 +55,8 @@ class ZenConfig:
 
     Attributes:
         use_se: Add squeeze-and-excitation.
-        no_reslink: Remove additions and projections. ZenNAS and ZiCo score this network and train
-            the other one.
+        no_reslink: Remove additions and projections. ZenNAS and ZiCo score networks without them,
+            and train networks with them.
         no_BN: Remove norms, except those of projections and of squeeze-and-excitation.
     """
 

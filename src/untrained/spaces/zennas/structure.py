@@ -137,8 +137,16 @@ def _shorten_kind(kind: str) -> str:
 
 
 class BlockNumber(NamedTuple):
-    """One number in the brackets of a block, and its allowed values."""
+    """One number in the brackets of a block, and its allowed values.
 
+    Attributes:
+        field: Its field of `ZenBlock`.
+        name: Its name in messages.
+        is_allowed: Whether a value is allowed.
+        expected: The allowed values, for messages.
+    """
+
+    field: str
     name: str
     is_allowed: Callable[[int], bool]
     expected: str
@@ -181,7 +189,7 @@ class StructureNotation:
             expected = f"one of {', '.join(kinds)} and '('"
             raise make_parse_error(text, position, expected)
         position += len(kind)
-        values = []
+        values: dict[str, int] = {}
         for number in _list_numbers(kind, cin):
             match = _NUMBER_PATTERN.match(text, position)
             expected = f"{number.expected} ({number.name})"
@@ -191,14 +199,11 @@ class StructureNotation:
             if not number.is_allowed(value):
                 # The number starts after the bracket or comma.
                 raise make_parse_error(text, position + 1, expected)
-            values.append(value)
+            values[number.field] = value
             position = match.end()
         if not text.startswith(")", position):
             raise make_parse_error(text, position, "')'")
-        if kind in (STEM, LAST):
-            # These blocks have no bottleneck, which is the fourth number of a `ZenBlock`.
-            values.insert(3, 0)
-        return ZenBlock(kind, *values), position + 1
+        return ZenBlock(kind, **values), position + 1
 
 
 def _find_kind(text: str, position: int, kinds: Sequence[str]) -> str | None:
@@ -216,16 +221,20 @@ def _list_numbers(kind: str, cin: int) -> list[BlockNumber]:
     """
     width_text = f"a multiple of 8 from {WIDTHS[0]} to {WIDTHS[-1]}"
     numbers = [
-        BlockNumber("channels in", lambda value: value == cin, str(cin)),
-        BlockNumber("channels out", lambda value: value in WIDTHS, width_text),
+        BlockNumber("cin", "channels in", lambda value: value == cin, str(cin)),
+        BlockNumber("cout", "channels out", lambda value: value in WIDTHS, width_text),
     ]
     if kind == LAST:
-        numbers.append(BlockNumber("stride", lambda value: value == 1, "1"))
+        numbers.append(BlockNumber("stride", "stride", lambda value: value == 1, "1"))
     else:
-        numbers.append(BlockNumber("stride", lambda value: value in (1, 2), "1 or 2"))
+        numbers.append(BlockNumber("stride", "stride", lambda value: value in (1, 2), "1 or 2"))
     if kind in (STEM, LAST):
-        numbers.append(BlockNumber("sublayers", lambda value: value == 1, "1"))
+        numbers.append(BlockNumber("layers", "sublayers", lambda value: value == 1, "1"))
     else:
-        numbers.append(BlockNumber("bottleneck", lambda value: value in WIDTHS, width_text))
-        numbers.append(BlockNumber("sublayers", lambda value: 1 <= value < 1000, "1 or more"))
+        numbers.append(
+            BlockNumber("inner", "bottleneck", lambda value: value in WIDTHS, width_text)
+        )
+        numbers.append(
+            BlockNumber("layers", "sublayers", lambda value: 1 <= value < 1000, "1 or more")
+        )
     return numbers
