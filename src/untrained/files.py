@@ -19,6 +19,7 @@ from untrained.errors import UsageError
 from untrained.readers.json_file import parse_json
 
 _SECONDS_UNTIL_ABANDONED = 24 * 3600.0  # on a file system without locks
+_SECONDS_OF_A_CHECK = 0.2  # after this time, a lock is held by a process that works
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -93,23 +94,28 @@ def hold_lock(path: Path) -> Iterator[int | None]:
     Yields:
         The descriptor of the file, or None if another process holds the lock.
     """
-    flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
+    descriptor = _open_and_lock(path)
+    if descriptor is None:
+        yield None
+        return
     try:
-        descriptor = os.open(path, flags | os.O_EXCL, 0o666)
-        is_new = True
-    except FileExistsError:
-        descriptor = os.open(path, flags, 0o666)
-        is_new = False
+        yield descriptor
+    finally:
+        _remove_locked_file(descriptor, path)
+        os.close(descriptor)
+
+
+def remove_abandoned_file(path: Path) -> None:
+    """Remove a file that `hold_lock` created, unless a running process holds its lock.
+
+    Raises:
+        OSError: There is no such file, or it cannot be removed.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     try:
-        # Another process may lock or remove the file between the two calls, even a new one.
-        is_free = _lock_if_abandoned(descriptor, is_new) and _is_open_at(descriptor, path)
-        if not is_free:
-            yield None
-            return
-        try:
-            yield descriptor
-        finally:
-            path.unlink(missing_ok=True)
+        # The file is removed under the lock, so that no process can begin to hold it in between.
+        if _lock_if_abandoned(descriptor):
+            _remove_locked_file(descriptor, path)
     finally:
         os.close(descriptor)
 
@@ -147,6 +153,36 @@ def remove_leftovers(folder: Path, pattern: str, remove: Callable[[Path], object
                     remove(leftover)
             finally:
                 os.close(descriptor)
+
+
+def _open_and_lock(path: Path) -> int | None:
+    """Open a file, or create it, and lock it; return None if another process holds the lock."""
+    deadline = time.monotonic() + _SECONDS_OF_A_CHECK
+    flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
+    while True:
+        try:
+            descriptor = os.open(path, flags | os.O_EXCL, 0o666)
+            is_new = True
+        except FileExistsError:
+            descriptor = os.open(path, flags, 0o666)
+            is_new = False
+        if _lock_if_abandoned(descriptor, is_new):
+            if _is_open_at(descriptor, path):
+                return descriptor
+            # The process that held the lock has removed the file in the meantime.
+            os.close(descriptor)
+            continue
+        os.close(descriptor)
+        # `is_locked` and `remove_abandoned_file` of other processes hold the lock for a moment.
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.01)
+
+
+def _remove_locked_file(descriptor: int, path: Path) -> None:
+    """Remove the file that a descriptor refers to, but no other file at the same path."""
+    if _is_open_at(descriptor, path):
+        path.unlink(missing_ok=True)
 
 
 def _create_locked_file(path: Path) -> int:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -23,6 +24,7 @@ from untrained.runs.session import (
 HOLDER = """
 import sys, time
 from pathlib import Path
+from threading import Timer
 from untrained.runs.session import Session, SessionFile
 with SessionFile.open(Path(sys.argv[1])) as file:
     file.write(Session("scoring", 12, 100))
@@ -132,6 +134,64 @@ def test_a_new_file_is_free_on_a_file_system_without_locks(tmp_path, monkeypatch
         assert descriptor is not None
         with hold_lock(tmp_path / "lock") as second:
             assert second is None
+
+
+def test_a_file_that_its_holder_removes_meanwhile_is_created_again(tmp_path, monkeypatch):
+    """The last process may end after this one opened the file and before it locks the file."""
+    path = tmp_path / "lock"
+    path.touch()
+    flock = fcntl.flock
+
+    def end_first(descriptor, operation):
+        monkeypatch.setattr(fcntl, "flock", flock)
+        path.unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", end_first)
+    with hold_lock(path) as descriptor:
+        assert descriptor is not None
+        assert is_locked(path)
+    assert not path.exists()
+
+
+def test_a_process_that_only_looks_at_the_lock_does_not_refuse_it(tmp_path):
+    """`is_locked` locks the file of a killed process for a moment."""
+    path = tmp_path / "lock"
+    path.touch()
+    descriptor = os.open(path, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    end_of_look = Timer(0.05, os.close, [descriptor])
+    end_of_look.start()
+    with hold_lock(path) as held:
+        assert held is not None
+    end_of_look.join()
+
+
+def test_a_session_that_begins_while_a_killed_one_is_removed_keeps_its_file(tmp_path, monkeypatch):
+    path = tmp_path / SESSION_FILE
+    path.touch()
+    unlink = Path.unlink
+    with ExitStack() as others:
+        descriptors = []
+
+        def begin_first(file, missing_ok=False):
+            monkeypatch.setattr(Path, "unlink", unlink)
+            descriptors.append(others.enter_context(hold_lock(path)))
+            unlink(file, missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", begin_first)
+        remove_killed_session(tmp_path)
+        # Either the other process has the lock and the file, or it was told to wait.
+        assert len(descriptors) == 1
+        assert path.exists() == (descriptors[0] is not None)
+
+
+def test_the_file_of_another_process_at_the_same_path_stays(tmp_path):
+    path = tmp_path / "lock"
+    with hold_lock(path):
+        path.unlink()
+        path.write_text("of another process")
+    assert path.read_text() == "of another process"
 
 
 def test_an_exception_removes_the_file(tmp_path):

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from untrained.files import hold_lock, is_locked
+from untrained.files import hold_lock, is_locked, remove_abandoned_file
 from untrained.readers.json_file import parse_json
 
 SESSION_FILE = "session.json"
@@ -93,8 +93,6 @@ def read_session(folder: str | Path) -> Session | None:
 
 def remove_killed_session(folder: Path) -> None:
     """Remove the session file of a process that was killed, after its run was resumed."""
-    path = folder / SESSION_FILE
-    if not is_locked(path):
-        # The folder of a finished run may be read-only.
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+    # There may be no such file, and the folder of a finished run may be read-only.
+    with suppress(OSError):
+        remove_abandoned_file(folder / SESSION_FILE)
