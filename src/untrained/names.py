@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from untrained.errors import UsageError, unknown_name_error
-from untrained.pairs import split_pairs
+from untrained.pairs import find_options, split_pairs
 from untrained.quantities import show_value
 from untrained.user_code import (
     UserCode,
@@ -59,12 +59,14 @@ def parse_call(text: str) -> tuple[str, dict[str, object]]:
             f"a name of {len(text):,} characters is too long: {show_value(text)}; "
             "shorten its options"
         )
-    match = re.fullmatch(r"\s*(.+?)\s*(?:\((.*)\))?\s*", text)
-    if match is None:
+    name = text.strip()
+    if not name:
         raise UsageError("a name is missing; `untrained list` shows the available names")
-    base, arguments = match.groups()
+    start = find_options(name)
+    base = name[:start].rstrip()
+    arguments = name[start + 1 : -1]
     options = {}
-    for argument in split_names(arguments or ""):
+    for argument in split_names(arguments):
         key, equals, value = argument.partition("=")
         if not equals:
             raise UsageError(
@@ -101,9 +103,11 @@ def is_reference(name: str) -> bool:
 
 def make_absolute(name: str) -> str:
     """Make the path in a reference absolute, for a process with another working directory."""
-    where, colon, attribute = name.rpartition(":")
-    if is_reference(name) and is_path(where):
-        return f"{Path(where).resolve()}{colon}{attribute}"
+    start = find_options(name)
+    base = name[:start]
+    where, colon, attribute = base.rpartition(":")
+    if is_reference(base) and is_path(where):
+        return f"{Path(where).resolve()}{colon}{attribute}{name[start:]}"
     return name
 
 

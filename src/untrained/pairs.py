@@ -1,6 +1,6 @@
 """`depth=3,kernels=(3,5)`: names and values as text, the form of most architectures."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 def format_pairs(pairs: Iterable[tuple[str, int | float | str]]) -> str:
@@ -31,6 +31,41 @@ def split_pairs(text: str) -> list[tuple[int, str]]:
     """
     parts = []
     start = 0
+    for position, character, depth in _scan_brackets(text):
+        if character == "," and depth == 0:
+            parts.append((start, text[start:position]))
+            start = position + 1
+    parts.append((start, text[start:]))
+    return parts
+
+
+def find_options(text: str) -> int:
+    """Return the position of the bracket that opens the options at the end of a name.
+
+    A folder in a name may contain brackets too: in `./nets (1)/mine.py:net(depth=2)`, the options
+    are `(depth=2)`.
+
+    Args:
+        text: A name with or without options, without spaces at its end.
+
+    Returns:
+        The position; the length of the text if there are no options.
+    """
+    opening = 0
+    closing = -1
+    for position, character, depth in _scan_brackets(text):
+        if character == "(" and depth == 1:
+            opening = position
+        elif character == ")" and depth == 0:
+            closing = position
+    # A bracket at the start would leave no name.
+    if closing == len(text) - 1 and opening > 0:
+        return opening
+    return len(text)
+
+
+def _scan_brackets(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield position, character and number of open brackets for all characters outside quotes."""
     depth = 0
     quote = ""
     is_escaped = False
@@ -42,16 +77,12 @@ def split_pairs(text: str) -> list[tuple[int, str]]:
                 is_escaped = True
             elif character == quote:
                 quote = ""
-        elif character in ("'", '"'):
+        elif character in ("'", '"') and not text[max(position - 1, 0)].isalnum():
             # Inside a word it is an apostrophe, as in the path ./it's/mine.py.
-            if not text[max(position - 1, 0)].isalnum():
-                quote = character
-        elif character in "([{":
-            depth += 1
-        elif character in ")]}":
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append((start, text[start:position]))
-            start = position + 1
-    parts.append((start, text[start:]))
-    return parts
+            quote = character
+        else:
+            if character in "([{":
+                depth += 1
+            elif character in ")]}":
+                depth -= 1
+            yield position, character, depth

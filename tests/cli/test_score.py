@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 import pytest
 
 from tests.cli.helpers import NONE, PRINTING_FILE, RECORD_KEYS, SKIP, read_usage_error
-from untrained.names import parse_call
+from untrained.names import make_absolute, parse_call
 from untrained.proxies import PROXIES, split_names
 
 
@@ -200,6 +200,27 @@ def test_commas_in_brackets_do_not_separate_proxies(text, names):
 def test_options_may_be_lists_and_tuples():
     assert parse_call("mlp(widths=[8,16])") == ("mlp", {"widths": [8, 16]})
     assert parse_call("mlp(a=1,widths=(8,16),b=2)") == ("mlp", {"a": 1, "widths": (8, 16), "b": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "options"),
+    [
+        ("./nets (1)/mine.py:net", "./nets (1)/mine.py:net", {}),
+        ("./nets (1)/mine.py:net(depth=2)", "./nets (1)/mine.py:net", {"depth": 2}),
+        ("./a(b)/it's/mine.py:net (sizes=(1,2))", "./a(b)/it's/mine.py:net", {"sizes": (1, 2)}),
+        ("mine:net(bracket=')')", "mine:net", {"bracket": ")"}),
+    ],
+)
+def test_a_folder_may_contain_brackets(text, base, options):
+    assert parse_call(text) == (base, options)
+
+
+def test_a_path_in_a_folder_with_brackets_becomes_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for options in ("", "(depth=2)", "(data=a/../b:c)"):
+        expected = f"{tmp_path}/nets (1)/mine.py:net{options}"
+        assert make_absolute(f"./nets (1)/mine.py:net{options}") == expected
+    assert make_absolute("naswot(samples=8)") == "naswot(samples=8)"
 
 
 def test_the_error_of_a_forward_pass_is_printed_literally(run_cli):
