@@ -25,6 +25,22 @@ def test_quantities_have_three_digits_and_a_unit(value: float, text: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (999.4, 3, "999"),
+        (999.9, 3, "1000"),
+        (99.96, 2, "100"),
+        (9.996, 3, "10.0"),
+        (-999.9, 3, "\u22121000"),
+        (0.0012345, 3, "0.00123"),
+        (1234567.0, 3, "1.23e6"),
+    ],
+)
+def test_rounding_up_does_not_lead_to_an_exponent(value: float, digits: int, text: str) -> None:
+    assert formatting.format_significant(value, digits) == text
+
+
+@pytest.mark.parametrize(
     ("value", "text"),
     [(1032352.0, "1,032,352"), (6_636_000.0, "6,636,000"), (1.2373612, "1.23736"), (-3.0, "-3"), (1e20, "1e+20"),
      (12345.678, "12,345.7"), (None, "")],

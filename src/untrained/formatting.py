@@ -18,7 +18,9 @@ def format_significant(value: float, digits: int = 3) -> str:
     """Format a number with some significant digits; very large and small ones get an exponent."""
     if value != 0 and not 1e-3 <= abs(value) < 1e6:
         return _format_scientific(value, digits - 1)
-    if abs(value) < 10**digits:
+    # Rounding may add a digit, as for 999.9, which the format `g` would write as 1.00e+03.
+    rounded = float(f"{value:.{digits - 1}e}")
+    if abs(rounded) < 10**digits:
         return _use_minus_sign(format(value, f"#.{digits}g").rstrip("."))
     return _use_minus_sign(f"{value:.0f}")
 
