@@ -3,7 +3,7 @@
 import pytest
 
 from untrained.errors import UsageError
-from untrained.quantities import parse_duration, parse_share
+from untrained.quantities import parse_duration, parse_path, parse_share
 
 DURATIONS = {
     "90": 90, "90s": 90, "1.5s": 1.5, "10m": 600, "10 min": 600, "1h30m": 5400, "1h 30m 5s": 5405, "2d": 172800,
@@ -53,3 +53,11 @@ def test_a_share_is_more_than_0_and_at_most_100_percent(text):
 def test_the_error_for_a_wrong_share_says_what_to_write(text):
     with pytest.raises(UsageError, match=r"invalid share .*; write 20% or 0\.2"):
         parse_share(text)
+
+
+@pytest.mark.parametrize("code", [0xDCFF, 0xD800])
+def test_the_error_for_a_name_that_is_not_utf8_can_be_printed(code):
+    """The first stands for the byte 0xFF of a file name; the second cannot be in a file name."""
+    with pytest.raises(UsageError) as caught:
+        parse_path(f"a{chr(code)}", "run")
+    assert str(caught.value).startswith("run is 'a\N{REPLACEMENT CHARACTER}', which is not a")

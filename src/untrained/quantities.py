@@ -7,7 +7,7 @@ instead.
 import os
 import re
 from collections.abc import Iterable
-from math import inf, isfinite, prod
+from math import inf, prod
 from numbers import Integral, Real
 from pathlib import Path
 
@@ -20,6 +20,7 @@ MAX_SAMPLES = 10**6  # samples in the batch that a proxy sees
 _MAX_ENTRIES = 2**60  # entries of one input; torch counts bytes with 63 bits
 _SECONDS_PER_UNIT = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _MAX_SHOWN_CHARACTERS = 60
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def show_value(value: object) -> str:
@@ -136,8 +137,8 @@ def is_utf8(text: str) -> bool:
 
 
 def make_printable(text: str) -> str:
-    """Replace the bytes of a file name that are not UTF-8 by the replacement character."""
-    return text.encode(errors="surrogateescape").decode(errors="replace")
+    """Replace each character that UTF-8 cannot encode by the replacement character."""
+    return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def parse_duration(text: object) -> float:
@@ -187,6 +188,6 @@ def parse_share(text: object) -> float:
         raise UsageError(f"invalid share {show_value(text)}; write 20% or 0.2") from error
     if stripped.endswith("%"):
         value /= 100
-    if not 0 < value <= 1 or not isfinite(value):
+    if not 0 < value <= 1:
         raise UsageError(f"a share is more than 0 and at most 100%, not {show_value(text)}")
     return value
