@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
-from math import ceil, inf
+from math import ceil, inf, isfinite
 
 from untrained.reports.reproduction_result import Curve, Plot
 from untrained.reports.svg.axis import Axis, make_axis
@@ -22,16 +22,21 @@ COLOURS = "abcdef"  # CSS classes k-a to k-f
 
 
 def draw_figure(plot: Plot) -> str:
-    """Draw a plot, with a legend below if it has several curves; empty without points."""
-    curves = [curve for curve in plot.curves if curve.x]
+    """Draw a plot, with a legend below if it has several curves; empty without points.
+
+    A point with a coordinate of NaN is missing: it leaves a gap in a line.
+    """
+    curves = [curve for curve in plot.curves if any(_split_at_gaps(curve))]
     if not curves:
         return ""
     # All curves share one pair of axes.
     all_x: list[float] = []
     all_y: list[float] = []
     for curve in curves:
-        all_x.extend(curve.x)
-        all_y.extend(curve.y)
+        for stretch in _split_at_gaps(curve):
+            for x, y in stretch:
+                all_x.append(x)
+                all_y.append(y)
     x_axis = _make_figure_axis(all_x, plot.x)
     y_axis = _make_figure_axis(all_y, plot.y)
     area = make_plot_area(x_axis, y_axis)
@@ -41,8 +46,9 @@ def draw_figure(plot: Plot) -> str:
     draw_curve = _draw_line if plot.joined else _draw_dots
     for i, curve in enumerate(curves):
         parts.append(draw_curve(area, curve, _get_colour(i)))
-    title = f"<h3>{escape(plot.title)}</h3>"
-    chart = wrap_chart(plot.title, (WIDTH, HEIGHT), parts)
+    title = f"<h3>{escape(plot.title)}</h3>" if plot.title else ""
+    description = plot.title or f"{plot.y} against {plot.x}"
+    chart = wrap_chart(description, (WIDTH, HEIGHT), parts)
     return f"<figure>{title}{chart}{_make_legend(curves)}</figure>"
 
 
@@ -74,13 +80,25 @@ def _make_legend(curves: Sequence[Curve]) -> str:
     return f"<figcaption>{''.join(entries)}</figcaption>"
 
 
-def _draw_line(area: PlotArea, curve: Curve, colour: str) -> str:
-    places = []
+def _split_at_gaps(curve: Curve) -> list[list[tuple[float, float]]]:
+    """Return the stretches of a curve between missing points; a stretch may be empty."""
+    stretches: list[list[tuple[float, float]]] = [[]]
     for x, y in zip(curve.x, curve.y, strict=True):
-        places.append(f"{area.x_pixel(x):.1f},{area.y_pixel(y):.1f}")
+        if isfinite(x) and isfinite(y):
+            stretches[-1].append((x, y))
+        else:
+            stretches.append([])
+    return stretches
+
+
+def _draw_line(area: PlotArea, curve: Curve, colour: str) -> str:
     title = f"<title>{escape(curve.name)}</title>"
-    line = f'<polyline class="curve" points="{" ".join(places)}">{title}</polyline>'
-    return f'<g class="{colour}">{line}</g>'
+    lines = []
+    for stretch in _split_at_gaps(curve):
+        if stretch:
+            places = [f"{area.x_pixel(x):.1f},{area.y_pixel(y):.1f}" for x, y in stretch]
+            lines.append(f'<polyline class="curve" points="{" ".join(places)}">{title}</polyline>')
+    return f'<g class="{colour}">{"".join(lines)}</g>'
 
 
 def _draw_dots(area: PlotArea, curve: Curve, colour: str) -> str:
@@ -88,5 +106,6 @@ def _draw_dots(area: PlotArea, curve: Curve, colour: str) -> str:
     step = ceil(len(curve.x) / MAX_CURVE_POINTS)
     moves = []
     for x, y in zip(curve.x[::step], curve.y[::step], strict=True):
-        moves.append(f"M{area.x_pixel(x):.1f} {area.y_pixel(y):.1f}h0")
+        if isfinite(x) and isfinite(y):
+            moves.append(f"M{area.x_pixel(x):.1f} {area.y_pixel(y):.1f}h0")
     return f'<g class="{colour}"><path class="points" d="{"".join(moves)}"/></g>'
