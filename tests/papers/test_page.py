@@ -57,6 +57,32 @@ def test_curves_have_colours_and_a_legend():
     assert draw_figure(Plot("nothing", "x", "y", (Curve("", (), ()),))) == ""
 
 
+def test_missing_values_leave_gaps():
+    """The values at 3 and 6 are missing: two lines, the other curve is not drawn at all."""
+    nan = float("nan")
+    gaps = Curve("gaps", tuple(map(float, range(1, 8))), (0.1, 0.2, nan, 0.4, 0.5, nan, nan))
+    missing = Curve("missing", (1.0, 2.0), (nan, nan))
+    lines = draw_figure(Plot("title", "x", "y", (gaps, missing), joined=True))
+    assert [len(points.split()) for points in re.findall(r'points="([^"]*)"', lines)] == [2, 2]
+    dots = draw_figure(Plot("title", "x", "y", (gaps, missing)))
+    assert dots.count("h0") == 4
+    assert "nan" not in lines + dots
+    assert draw_figure(Plot("title", "x", "y", (missing,))) == ""
+
+
+def test_a_plot_without_a_title_is_described_by_its_axes():
+    curve = Curve("", (1.0, 2.0), (0.1, 0.2))
+    figure = draw_figure(Plot("", "confidence, %", "accuracy, %", (curve,), joined=True))
+    assert "<h3>" not in figure
+    assert 'aria-label="accuracy, % against confidence, %"' in figure
+
+
+def test_the_note_on_intervals_names_searches():
+    """A number with an interval may be a mean over searches, not over architectures."""
+    page = render_reproduction_page(RESULT)
+    assert "over architectures, or over searches or seeds if the number is their mean" in page
+
+
 def test_number_of_drawn_points_is_limited():
     many = Curve("", tuple(map(float, range(5000))), tuple(map(float, range(5000))))
     figure = draw_figure(Plot("many", "x", "y", (many,)))

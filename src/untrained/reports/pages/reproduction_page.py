@@ -82,8 +82,8 @@ def _make_results_section(result: ReproductionResult) -> str:
     parts = []
     if any(line.low is not None or line.spread is not None for line in result.lines):
         note = (
-            "95 % is the confidence interval over architectures, \u00b1 the standard deviation "
-            "over seeds."
+            "95 % is the confidence interval over architectures, or over searches or seeds if the "
+            "number is their mean; \u00b1 is the standard deviation over searches or seeds."
         )
         parts.append(make_paragraph(note, "note"))
     parts.append(make_table("lines", head, rows))
