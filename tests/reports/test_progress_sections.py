@@ -62,6 +62,14 @@ def test_the_front_connects_architectures_that_none_dominates():
     ]
 
 
+def test_scores_of_the_front_are_not_rounded_to_counts():
+    """A proxy that is an objective may have scores below 1."""
+    points = (TradeoffPoint(0.531, 1.0, "a", True), TradeoffPoint(0.127, 2.0, "b", True))
+    section = make_front_section(make_summary(tradeoff=Tradeoff("zico", True, 2, points)))
+    assert re.findall(r'<td class="num">([^<]*)</td>', section) == ["0.1270", "0.5310"]
+    assert "<title>a\n1.000, 0.5310</title>" in section
+
+
 def test_a_front_of_three_objectives_is_not_drawn_as_a_line():
     points = (TradeoffPoint(1.0, 1.0, "a", True), TradeoffPoint(2.0, 0.5, "b", True))
     section = make_front_section(make_summary(tradeoff=Tradeoff("params", False, 3, points)))

@@ -1,9 +1,11 @@
 """Sections about the progress of a search, its Pareto front and its limits."""
 
+from collections.abc import Callable
 from html import escape
 from itertools import accumulate
 
 from untrained import formatting
+from untrained.benchmarks.comparison import SIZE_BASELINES
 from untrained.reports.pages.html import (
     DASH,
     make_code,
@@ -98,7 +100,8 @@ def make_front_section(summary: SearchSummary) -> str:
         in_order = sorted((point.objective, point.score) for point in front)
         places = [(area.x_pixel(x), area.y_pixel(y)) for x, y in in_order]
         parts.append(draw_polyline("front", places))
-    dots = [_draw_dot(area, point) for point in front]
+    format_objective = _choose_objective_format(tradeoff)
+    dots = [_draw_dot(area, point, format_objective) for point in front]
     parts.append(f'<g class="dots">{"".join(dots)}</g>')
     caption = (
         f"{len(front)} of {len(points):,} architectures are on the Pareto front of "
@@ -114,12 +117,13 @@ def make_front_section(summary: SearchSummary) -> str:
 
 def _make_front_table(summary: SearchSummary, tradeoff: Tradeoff) -> str:
     format_score = formatting.choose_column_format([point.score for point in tradeoff.points])
+    format_objective = _choose_objective_format(tradeoff)
     front = [point for point in tradeoff.points if point.on_front]
     front.sort(key=lambda point: point.objective)
     rows = []
     for point in front:
         cells = [
-            make_text_cell(formatting.format_quantity(point.objective), "num"),
+            make_text_cell(format_objective(point.objective), "num"),
             make_text_cell(format_score(point.score), "num score"),
             make_html_cell(make_code(point.arch), "arch"),
         ]
@@ -161,10 +165,19 @@ def _place_point(area: PlotArea, point: TradeoffPoint) -> tuple[float, float]:
     return area.x_pixel(point.objective), area.y_pixel(point.score)
 
 
-def _draw_dot(area: PlotArea, point: TradeoffPoint) -> str:
+def _choose_objective_format(tradeoff: Tradeoff) -> Callable[[float], str]:
+    """Return the format of an objective: a count such as 1.07 M, or the score of a proxy."""
+    if tradeoff.name in SIZE_BASELINES:
+        return formatting.format_quantity
+    return formatting.choose_column_format([point.objective for point in tradeoff.points])
+
+
+def _draw_dot(
+    area: PlotArea, point: TradeoffPoint, format_objective: Callable[[float], str]
+) -> str:
     x, y = _place_point(area, point)
     score = formatting.format_significant(point.score, 4)
-    title = f"{point.arch}\n{score}, {formatting.format_quantity(point.objective)}"
+    title = f"{point.arch}\n{score}, {format_objective(point.objective)}"
     return (
         f'<circle class="top" cx="{x:.1f}" cy="{y:.1f}" r="4.5">'
         f"<title>{escape(title)}</title></circle>"
