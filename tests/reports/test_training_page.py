@@ -110,7 +110,7 @@ def test_epoch_ticks_are_whole_numbers_and_accuracies_end_at_100():
     training = make_training(
         curve=tuple({**row, "val_accuracy": 1.0} for row in make_training().curve)
     )
-    losses, shares = make_training_sections(training).split("<h3>")[1:3]
+    losses, shares = make_training_sections(training).split("<figure>")[1:3]
     assert re.findall(r'"mid tick"[^>]*>([^<]*)<', losses) == ["1", "2", "3"]
     assert re.findall(r'"end"[^>]*>([^<]*)<', shares) == ["90", "95", "100"]
 
@@ -265,7 +265,7 @@ def test_the_terminal_shows_hand_made_networks_in_80_columns(capsys, monkeypatch
     show_confirmation(make_confirmation())
     output = capsys.readouterr().out
     rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if line.strip()}
-    assert rows["*"] == ["the", "best", "1.83", "M", "0.12", "0.5000", "0.7000", "0.5100", "0.6900"]
+    assert rows["*"] == "best of the 1.83 M 0.12 0.5000 0.7000 0.5100 0.6900".split()
     assert (
         rows["logistic"] == "2.00 k 0.36 0.6000 0.6500 0.6100 0.6400 +0.1000 \u00b1 0.0200".split()
     )
@@ -275,6 +275,17 @@ def test_the_terminal_shows_hand_made_networks_in_80_columns(capsys, monkeypatch
     best = "the network with the lowest log loss on the validation data (an AUC of 70.0 %)"
     assert f"The winner of this run is {best}, which was selected at random." in words
     assert "the confirmation trainings took 1 min 11 s" in words
+
+
+def test_the_ranking_does_not_call_a_search_result_the_winner_if_a_design_won():
+    third = make_summary().ranking[2].arch
+    confirmation = replace(make_confirmation(), best_arch=third)
+    text = extract_body(search_page.render_search_page(make_summary(confirmation=confirmation)))
+    assert "The winner has rank 3: trainings decided" in text
+    won_by_design = replace(confirmation, winning_design="logistic")
+    text = extract_body(search_page.render_search_page(make_summary(confirmation=won_by_design)))
+    assert "The best architecture has rank 3: trainings decided" in text
+    assert "The winner has rank" not in text
 
 
 def test_hand_made_networks_are_compared_with_the_winner():

@@ -91,9 +91,16 @@ class DesignResult:
 
     @property
     def title(self) -> str:
-        """What the network is called in tables and sentences."""
+        """What the network is called in sentences."""
         if self.name == BEST_OF_SEARCH:
             return "the best network that the search found"
+        return self.name
+
+    @property
+    def short_title(self) -> str:
+        """What the network is called in tables, whose columns should be narrow."""
+        if self.name == BEST_OF_SEARCH:
+            return "best of the search"
         return self.name
 
     def format_cells(self, kind: TaskKind, label_std: float) -> list[str]:

@@ -10,14 +10,16 @@ from untrained.cli.terminal.console import SafeConsole
 from untrained.formatting import format_duration
 from untrained.reports.confirmation_result import Confirmation
 
+WIDE_TERMINAL = 100  # columns; enough for long names
 HEADING_WIDTH = 7
+NAME_WIDTH = 15  # on a narrower terminal; longer names are wrapped, so that numbers are not
 
 
 def show_confirmation(confirmation: Confirmation) -> None:
     """Print the comparison with networks designed by hand, if there are some, and the verdict."""
     console = SafeConsole()
     if confirmation.entries:
-        console.print(_make_design_table(confirmation))
+        console.print(_make_design_table(confirmation, wide=console.width >= WIDE_TERMINAL))
     for entry in confirmation.entries:
         if entry.error:
             console.print_plain(f"{entry.title} failed: {entry.error}")
@@ -29,16 +31,16 @@ def show_confirmation(confirmation: Confirmation) -> None:
     console.print_plain(f"the confirmation trainings took {format_duration(confirmation.seconds)}")
 
 
-def _make_design_table(confirmation: Confirmation) -> Table:
+def _make_design_table(confirmation: Confirmation, wide: bool) -> Table:
     """Make the table of all networks; a star marks the winner."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column("Network")
+    table.add_column("Network", max_width=None if wide else NAME_WIDTH)
     for heading in confirmation.columns:
         # Long headings would make the columns too wide for a terminal.
         lines = wrap(heading, HEADING_WIDTH, break_long_words=False)
         table.add_column("\n".join(lines), justify="right")
     for entry in confirmation.entries:
-        name = entry.title
+        name = entry.short_title
         if entry == confirmation.winner_entry:
             name = f"* {name}"
         table.add_row(escape(name), *confirmation.format_cells(entry))

@@ -74,11 +74,11 @@ def _make_design_section(confirmation: Confirmation) -> str:
 
 
 def _make_entry_row(entry: DesignResult, confirmation: Confirmation, is_winner: bool) -> str:
-    name = make_text_cell(entry.title, "")
+    name = make_text_cell(entry.short_title, "")
     if is_winner:
-        name = make_html_cell(f"<b>{escape(entry.title)}</b>, the winner", "")
+        name = make_html_cell(f"<b>{escape(entry.short_title)}</b>, the winner", "")
     elif entry.violation:
-        name = make_text_cell(f"{entry.title}, cannot win: {entry.violation}", "")
+        name = make_text_cell(f"{entry.short_title}, cannot win: {entry.violation}", "")
     if entry.error:
         return make_row(
             [name, f"<td colspan={len(confirmation.columns)}>{escape(entry.error)}</td>"]

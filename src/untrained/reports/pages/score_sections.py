@@ -52,9 +52,15 @@ def make_ranking_section(summary: SearchSummary) -> str:
     if not rows:
         return make_section("Ranking", make_paragraph("No architecture has a score."))
     notes = [f"Best first; {describe_direction(summary.higher_is_better)}."]
+    # With a hand-designed winner, `best` is only the best of the search.
+    best_name = "winner"
+    if summary.winner_name != summary.best:
+        best_name = "best architecture"
     for row in rows[1:]:
         if row.arch == summary.best:
-            notes.append(f"The winner has rank {row.rank:,}: trainings decided, not the score.")
+            notes.append(
+                f"The {best_name} has rank {row.rank:,}: trainings decided, not the score."
+            )
     if _list_spreads(rows):
         notes.append(
             f"Scores are means over {summary.seeds} seeds; "

@@ -160,7 +160,8 @@ def _make_best_section(summary: SearchSummary) -> str:
         )
         drawing = make_paragraph(note, "note")
     if summary.confirmation and summary.confirmation.winning_design:
-        note = f"{summary.confirmation.winner_text}. This is the best network that was found:"
+        winner_text = summary.confirmation.winner_text
+        note = f"{winner_text}. This is the best network that the search found:"
         return make_section(
             "Best architecture", make_paragraph(note), make_copyable(summary.best), drawing
         )

@@ -82,10 +82,6 @@ def _format_log_loss(loss: float, auc: float | None) -> str:
     return f"{loss:.4f}, AUC {formatting.format_percent(auc, 2)}"
 
 
-def _format_percent(fraction: float | None) -> str:
-    return formatting.format_percent(fraction or 0.0)
-
-
 def _make_result_section(training: TrainingResult) -> str:
     if training.kind == REGRESSION:
         facts = _list_regression_facts(training)
@@ -115,7 +111,7 @@ def _list_binary_facts(training: TrainingResult) -> dict[str, str]:
     test_result = _format_log_loss(training.loss, training.auc)
     facts = {"Test log loss": f"{test_result} on {format_count(samples['test'], 'sample')}"}
     if training.normalised_entropy is not None:
-        ratio = _format_percent(training.normalised_entropy)
+        ratio = formatting.format_percent(training.normalised_entropy)
         facts["Normalised entropy"] = (
             f"{ratio} of the log loss of always predicting the share of positive labels"
         )
@@ -129,10 +125,11 @@ def _list_binary_facts(training: TrainingResult) -> dict[str, str]:
 def _list_class_facts(training: TrainingResult) -> dict[str, str]:
     """Return the accuracies of a classifier."""
     samples = training.samples
-    test_result = _format_percent(training.accuracy)
+    assert training.accuracy is not None
+    test_result = formatting.format_percent(training.accuracy)
     facts = {"Test accuracy": f"{test_result} on {format_count(samples['test'], 'sample')}"}
     if not training.key.refit:
-        val_result = _format_percent(training.best["accuracy"])
+        val_result = formatting.format_percent(training.best["accuracy"])
         val_samples = format_count(samples["val"], "sample")
         facts["Validation accuracy"] = f"{val_result} on {val_samples}"
     if training.constant:
