@@ -108,16 +108,25 @@ def _rebuild_tensor(arguments: Arguments, allowance: MemoryAllowance) -> AnyArra
     return make_strided_array(storage, offset, shape, strides, allowance)
 
 
+def _refuse_legacy_tensor(reference: object) -> object:
+    raise RefusedFileError(
+        "torch before 1.6 wrote it, and tensors in such a file cannot be read; "
+        "load it with a newer torch and save it again"
+    )
+
+
 _TENSORS = PickleExtension(
     names=frozenset(("torch", storage) for storage in _STORAGE_DTYPES),
     calls={("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor},
 )
+_LEGACY = replace(_TENSORS, load_reference=_refuse_legacy_tensor)
 
 
 def _read_legacy_file(path: Path, allowance: MemoryAllowance) -> object:
     """Read a file of torch before 1.6.
 
-    It consists of four pickles: a magic number, a version, system information and the data.
+    It consists of four pickles: a magic number, a version, system information and the data. The
+    numbers of tensors would follow them, but files with tensors are refused.
     """
     allowance.charge(path.stat().st_size)
     data = path.read_bytes()
@@ -125,7 +134,7 @@ def _read_legacy_file(path: Path, allowance: MemoryAllowance) -> object:
     if magic_number != _LEGACY_MAGIC_NUMBER:
         raise RefusedFileError("torch.save did not write it")
     # The version and the system information are not needed.
-    _, position = interpret_pickle(data, allowance, _TENSORS, position)
-    _, position = interpret_pickle(data, allowance, _TENSORS, position)
-    value, _ = interpret_pickle(data, allowance, _TENSORS, position)
+    _, position = interpret_pickle(data, allowance, _LEGACY, position)
+    _, position = interpret_pickle(data, allowance, _LEGACY, position)
+    value, _ = interpret_pickle(data, allowance, _LEGACY, position)
     return value
