@@ -57,8 +57,8 @@ class ComputeConfig:
     def __post_init__(self) -> None:
         check_workers(self.workers, self.ray)
         parse_count(self.networks_per_batch, "networks_per_batch")
-        if self.time_limit_seconds is not None and self.time_limit_seconds <= 0:
-            raise UsageError("a time limit must be more than 0 seconds: --time-limit 30s")
+        if self.time_limit is not None:
+            parse_duration(self.time_limit)
 
     @property
     def time_limit_seconds(self) -> float | None:
@@ -137,10 +137,8 @@ def parse_bytes(text: str | float, name: str = "size") -> float:
     return _require_positive(value, text, name, "1.5GB or 300MB")
 
 
-def parse_latency(text: "str | LatencyLimit", name: str = "latency") -> LatencyLimit:
+def parse_latency(text: str, name: str = "latency") -> LatencyLimit:
     """Parse a latency: "5ms" on the CPU, or "0.2s@cuda" on another device."""
-    if isinstance(text, LatencyLimit):
-        return text
     value = 0.0
     device = None
     match = re.fullmatch(rf"{_NUMBER}(s|ms|us)(?:@([\w:]+))?", str(text).strip())

@@ -62,7 +62,6 @@ def list_proxies() -> list[Row]:
 
 def add_measured_costs(rows: list[Row], on_progress: "ProgressCallback | None") -> list[Row]:
     """Return the rows of proxies with the milliseconds that each takes on this machine."""
-    from untrained.formatting import format_significant
     from untrained.proxies import PROXIES
     from untrained.workflows.proxy_cost import measure_proxy_costs
 
@@ -77,7 +76,7 @@ def add_measured_costs(rows: list[Row], on_progress: "ProgressCallback | None") 
                 milliseconds = costs.get(name)
                 measured_row["milliseconds"] = None
                 if milliseconds is not None:
-                    measured_row["milliseconds"] = float(format_significant(milliseconds))
+                    measured_row["milliseconds"] = float(f"{milliseconds:.3g}")
         measured_rows.append(measured_row)
     return measured_rows
 

@@ -144,9 +144,10 @@ def _compute_masked_crc(data: bytes) -> int:
     """Return the checksum as TFRecord writes it: rotated by 15 bits, plus a constant."""
     crc = 0xFFFFFFFF
     for byte in data:
-        crc = crc >> 8 ^ _CRC_TABLE[crc & 0xFF ^ byte]
+        crc = (crc >> 8) ^ _CRC_TABLE[(crc & 0xFF) ^ byte]
     crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    rotated = (crc >> 15) | (crc << 17)
+    return (rotated + 0xA282EAD8) & 0xFFFFFFFF
 
 
 # -------------------------------------------------------------------------- protocol buffers

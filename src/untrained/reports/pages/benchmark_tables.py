@@ -173,7 +173,7 @@ def _list_statistics(result: BenchmarkResult) -> dict[str, _StatisticColumn]:
 
 
 def _format_fraction(value: float) -> str:
-    return f"{100 * value:.0f} %"
+    return formatting.format_percent(value, 0)
 
 
 def _explain_columns(names: Iterable[str], has_spread: bool) -> str:

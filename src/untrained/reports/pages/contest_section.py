@@ -72,7 +72,7 @@ def _make_contest_table(contest: Contest) -> str:
     rows = []
     for entry in contest.entries:
         is_winner = entry.number == contest.winner_number
-        cells = [_make_number_cell(entry, is_winner), _make_selection_cell(entry)]
+        cells = [_make_number_cell(entry, is_winner), make_selection_cell(entry)]
         params = DASH
         if entry.params is not None:
             params = formatting.format_quantity(entry.params)
@@ -97,7 +97,7 @@ def _make_number_cell(entry: ContestEntry, is_winner: bool) -> str:
     return make_text_cell(str(entry.number), "num soft")
 
 
-def _make_selection_cell(entry: ContestEntry) -> str:
+def make_selection_cell(entry: ContestEntry) -> str:
     """Return how an entry was selected, and why it failed, if it did."""
     content = escape(entry.selection_text)
     if entry.error:

@@ -1,11 +1,10 @@
 """The page of a run in progress. It has no script; the browser reloads it."""
 
-from html import escape
-
 from untrained import formatting
 from untrained.formatting import format_count, format_duration
 from untrained.reports.contest_result import ContestEntry
 from untrained.reports.live_summary import LivePhase, LiveSummary
+from untrained.reports.pages.contest_section import make_selection_cell
 from untrained.reports.pages.document import make_document, make_header
 from untrained.reports.pages.html import (
     DASH,
@@ -146,7 +145,7 @@ def _make_entry_section(summary: LiveSummary) -> str:
             params = formatting.format_quantity(entry.params)
         cells = [
             make_text_cell(str(entry.number), "num soft"),
-            make_html_cell(_describe_entry(entry), ""),
+            make_selection_cell(entry),
             make_text_cell(params, "num"),
             make_text_cell(str(len(entry.rounds)), "num"),
             make_text_cell(format_duration(entry.seconds), "num"),
@@ -156,13 +155,6 @@ def _make_entry_section(summary: LiveSummary) -> str:
     head = [("num soft", "Network"), ("", "Selected as"), ("num", "Params"), ("num", "Rounds")]
     head += [("num", "Time"), ("num score", "Validation accuracy")]
     return make_section("Contest", make_table("", head, rows))
-
-
-def _describe_entry(entry: ContestEntry) -> str:
-    content = escape(entry.selection_text)
-    if entry.error:
-        content += f'<div class="note">{escape(entry.error)}</div>'
-    return content
 
 
 def _format_accuracy(entry: ContestEntry) -> str:
