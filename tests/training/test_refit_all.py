@@ -91,12 +91,15 @@ def test_other_values_and_a_time_limit_are_refused(tmp_path, data):
 
 @pytest.fixture
 def slow_steps(monkeypatch):
-    """A clock on which every step takes `seconds["step"]`, and nothing else takes any time."""
+    """A clock on which every step takes `seconds["step"]`, and nothing else takes any time.
+
+    `seconds["step 3"]` is the time of step 3, counted from 0, if it differs.
+    """
     seconds = {"now": 0.0, "step": 1.0}
     train_step = Training.train_step
 
     def train_slowly(training, batch) -> None:
-        seconds["now"] += seconds["step"]
+        seconds["now"] += seconds.get(f"step {training.step}", seconds["step"])
         train_step(training, batch)
 
     monkeypatch.setattr(Training, "train_step", train_slowly)
@@ -122,6 +125,20 @@ def test_a_training_that_is_too_slow_is_shortened_and_ends_with_a_rate_of_zero(
     assert short.ended == "epochs"
     again = train_toy(tmp_path / "short", data, recipe, refit=True, finish_in=1.0)
     assert again.made_on == short.made_on
+
+
+def test_a_training_gets_back_epochs_that_a_slow_start_has_cost(tmp_path, data, slow_steps):
+    recipe = "quick(epochs=20,batch=10,warm_up=1.0,average=0.0)"
+    for step in range(5):
+        slow_steps[f"step {step}"] = 2.0
+    result = train_toy(tmp_path / "slow", data, recipe, refit=True, finish_in=100.0)
+    # After the first epoch (5 steps of 2 s), there is time for 9 more at this speed, 10 in all. After
+    # the eighth (45 s in all, 5.6 s per epoch on average), there is time for 9 more, 17 in all. Later
+    # the number is not raised any more, although 19 epochs would end in time.
+    assert len(result.curve) == 17
+    assert slow_steps["now"] == 5 * 2 + 16 * 5
+    # The rate still falls to its end: a warm-up of 5 steps, then a cosine over 80 steps.
+    assert result.curve[-1]["rate"] == pytest.approx(0.1 * (1 + np.cos(np.pi * 79 / 80)) / 2)
 
 
 def test_a_shortened_training_resumes_with_the_same_number_of_epochs(tmp_path, data, slow_steps):

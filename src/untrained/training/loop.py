@@ -154,7 +154,8 @@ class Training:
             patience: Stop after this number of epochs without improvement; None for never.
             time_limit: Stop after this number of seconds.
             finish_in: Shorten the training if it would take more than this number of seconds. The
-                learning rate then reaches its final value in the remaining epochs.
+                learning rate then reaches its final value in the remaining epochs. If epochs turn
+                out faster before half of them are over, it gets back epochs that it has lost.
             on_step: Called after every step.
 
         Returns:
@@ -163,6 +164,7 @@ class Training:
         start = perf_counter()
         last = start
         first_step = self.step
+        planned_epochs = self.recipe.epochs
         # A resumed training may have been killed after its last step, before its result was saved.
         if self.is_out_of_patience(patience):
             return "patience"
@@ -173,7 +175,7 @@ class Training:
             is_late = now - start > time_limit
             if self.is_at_epoch_end:
                 step_seconds = (now - start) / (self.step - first_step)
-                self._shorten(start + finish_in - now, step_seconds)
+                self._adjust_epochs(start + finish_in - now, step_seconds, planned_epochs)
             is_checkpoint_step = self.step % checkpoint_every == 0
             if save_checkpoint and (self.is_at_epoch_end or is_late or is_checkpoint_step):
                 save_checkpoint()
@@ -189,19 +191,26 @@ class Training:
         """Leave out the epochs after this number. The learning-rate schedule then ends there."""
         self.recipe = replace(self.recipe, epochs=min(epochs, self.recipe.epochs))
 
-    def _shorten(self, seconds: float, step_seconds: float) -> None:
-        """Leave out the last epochs if there is no time for them. At least one epoch remains.
+    def _adjust_epochs(self, seconds: float, step_seconds: float, planned_epochs: int) -> None:
+        """Choose as many of the planned epochs as there is time for. At least one epoch remains.
+
+        The first epochs are often slower than the later ones, so an early choice can be too low. It
+        is raised again only in the first half of the training: later, the learning rate has
+        fallen, and would rise.
 
         Args:
             seconds: The time that is left.
             step_seconds: How long a step takes.
+            planned_epochs: Number of epochs if the time suffices.
         """
         epoch = self.step // self.steps_per_epoch
-        remaining_steps = (self.recipe.epochs - epoch) * self.steps_per_epoch
-        if remaining_steps * step_seconds <= seconds:
+        if epoch >= self.recipe.epochs or seconds == inf:
             return
         remaining_epochs = int(seconds / (step_seconds * self.steps_per_epoch))
-        self.limit_epochs(max(epoch + 1, epoch + remaining_epochs))
+        epochs = min(planned_epochs, epoch + max(1, remaining_epochs))
+        is_in_first_half = epoch <= self.recipe.epochs / 2
+        if epochs < self.recipe.epochs or is_in_first_half:
+            self.recipe = replace(self.recipe, epochs=epochs)
 
     def _iterate_steps(self) -> Iterator[None]:
         """Do all remaining steps, one per iteration, and evaluate at the end of each epoch."""
