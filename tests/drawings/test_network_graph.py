@@ -148,6 +148,28 @@ def test_a_network_that_is_too_large_has_no_graph():
     assert trace_layer_graph(network, (4,)) is None
 
 
+def test_a_densely_connected_network_is_drawn_by_its_modules():
+    """Each of 20 layers reads all earlier ones: few nodes, but too many edges for a layout."""
+
+    class Dense(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Conv2d(8 * (i + 1), 8, 1) for i in range(20))
+
+        def forward(self, x):
+            outputs = [x]
+            for layer in self.layers:
+                outputs.append(layer(torch.cat(outputs, 1)))
+            return outputs[-1]
+
+    assert trace(lambda: nn.Conv2d(3, 8, 1), Dense) == [
+        ("input 3\u00d78\u00d78", []),
+        ("conv 1x1, 8", ["input 3\u00d78\u00d78"]),
+        ("Dense, 8", ["conv 1x1, 8"]),
+        ("output 512", ["Dense, 8"]),
+    ]
+
+
 def test_the_mode_of_a_network_stays():
     with torch.device("meta"):
         network = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
@@ -200,6 +222,19 @@ def test_a_drawing_is_saved_only_as_svg(tmp_path):
 def test_a_huge_graph_from_a_file_is_refused():
     with pytest.raises(UsageError, match="a graph of 100,000 nodes is too large"):
         read_diagram({"kind": "CellGraph", "nodes": ["a"] * 100_000, "edges": []})
+
+
+def test_a_dense_graph_from_a_file_is_refused():
+    """Its layout would take minutes."""
+    edges = [[source, target, ""] for target in range(25) for source in range(target)]
+    with pytest.raises(UsageError, match="a graph of 25 nodes and 300 edges is too large"):
+        read_diagram({"kind": "CellGraph", "nodes": ["a"] * 25, "edges": edges})
+
+
+@pytest.mark.parametrize("edges", [[[0, 1, ""], [1, 0, ""]], [[0, 0, ""]]])
+def test_a_cycle_from_a_file_is_refused(edges):
+    with pytest.raises(UsageError, match="this one has a cycle"):
+        read_diagram({"kind": "CellGraph", "nodes": ["a", "b"], "edges": edges})
 
 
 def test_own_spaces_draw_their_networks():

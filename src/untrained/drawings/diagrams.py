@@ -14,6 +14,7 @@ from pathlib import Path
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
+from untrained.drawings.layout import MAX_SLOTS, count_slots
 from untrained.errors import UsageError
 from untrained.files import write_atomically
 
@@ -149,8 +150,9 @@ def _describe_layer(module: nn.Module) -> Stage | None:
 
 # A larger number in a file is an error.
 _MAX_NUMBER = 1_000_000
-# Nodes of a graph. A file from elsewhere must not keep the layout busy for hours.
+# Nodes and edges of a graph. A file from elsewhere must not keep the layout busy for hours.
 _MAX_NODES = 200
+_MAX_EDGES = 500
 # Equal blocks in a stage, or heads of a layer.
 _MAX_REPEATS = 1_000
 
@@ -196,6 +198,8 @@ def _read_cell_graph(data: object) -> CellGraph:
     for edge in _read_list(data, "edges"):
         source, target, label = _check_list(edge)
         edges.append((_check_number(source, last), _check_number(target, last), _check_text(label)))
+    if len(edges) > _MAX_EDGES or count_slots(len(nodes), edges) > MAX_SLOTS:
+        raise ValueError(f"a graph of {len(nodes)} nodes and {len(edges):,} edges is too large")
     return CellGraph(nodes, tuple(edges))
 
 

@@ -28,6 +28,8 @@ _SLANT = 0.2  # extra distance along per pixel that an edge between two boxes go
 _FIXED_WEIGHT = 1e9  # weight of a slot that must not move
 _NODE_ATTRACTION = 0.003  # weight of the nodes of a long edge in the target of its slots
 _NEGLIGIBLE_SLANT = 8.0  # pixels
+# A layout of this many slots takes a few seconds, one of twice as many five times as long.
+MAX_SLOTS = 500
 
 
 @dataclass(slots=True)
@@ -83,6 +85,29 @@ def arrange_graph(
     return layout
 
 
+def count_slots(node_count: int, edges: Sequence[tuple[int, int, str]]) -> int:
+    """Return how many slots the layout of a graph has: the measure of its size for `MAX_SLOTS`.
+
+    Args:
+        node_count: Number of nodes.
+        edges: From, to, and the label, which may be empty.
+
+    Raises:
+        ValueError: If the graph has a cycle.
+    """
+    step = _choose_rank_step(edges)
+    ranks = rank_nodes(node_count, [(source, target) for source, target, _ in edges])
+    passed_slots = sum(step * (ranks[target] - ranks[source]) - 1 for source, target, _ in edges)
+    return node_count + passed_slots
+
+
+def _choose_rank_step(edges: Sequence[tuple[int, int, object]]) -> int:
+    """Return 2 if an edge has a label, else 1: labels are in ranks half-way between nodes."""
+    if any(label for _, _, label in edges):
+        return 2
+    return 1
+
+
 def rank_nodes(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     """Return the length of the longest path that ends in each node.
 
@@ -105,12 +130,8 @@ def rank_nodes(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 def _make_slots(
     nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | None]]
 ) -> GraphLayout:
-    """Return one slot per node, and one per rank that an edge passes.
-
-    If edges have labels, ranks are doubled: labels are half-way between nodes.
-    """
-    has_labels = any(label for *_, label in edges)
-    step = 2 if has_labels else 1
+    """Return one slot per node, and one per rank that an edge passes."""
+    step = _choose_rank_step(edges)
     node_ranks = rank_nodes(len(nodes), [(source, target) for source, target, _ in edges])
     slots = [Slot(step * rank, size) for rank, size in zip(node_ranks, nodes, strict=True)]
     layout = GraphLayout(slots, [], [])
@@ -185,29 +206,63 @@ def _sample_order(layout: GraphLayout, seed: int) -> Order:
 
 def _improve_order(layout: GraphLayout, order: Order) -> Order:
     """Swap neighbours as long as that removes crossings."""
-    fewest = _count_crossings(layout, order)
+    places = _list_places(order)
+    slots_before, slots_after = _list_adjacent_slots(layout)
     for _ in range(_SWEEPS):
-        before = fewest
+        has_improved = False
         for rank in order:
             for i in range(len(rank) - 1):
-                rank[i], rank[i + 1] = rank[i + 1], rank[i]
-                crossings = _count_crossings(layout, order)
-                if crossings < fewest:
-                    fewest = crossings
-                else:
-                    # The swap did not help, so it is undone.
-                    rank[i], rank[i + 1] = rank[i + 1], rank[i]
-        # Nothing is left to improve, or this sweep improved nothing.
-        if fewest in (0, before):
+                first = rank[i]
+                second = rank[i + 1]
+                # A swap of two neighbours only affects crossings between their own segments, so
+                # those of the whole graph need not be counted again.
+                crossings = 0
+                crossings_if_swapped = 0
+                for adjacent in (slots_before, slots_after):
+                    first_places = [places[slot] for slot in adjacent[first]]
+                    second_places = [places[slot] for slot in adjacent[second]]
+                    crossings += _count_inversions(first_places, second_places)
+                    crossings_if_swapped += _count_inversions(second_places, first_places)
+                if crossings_if_swapped < crossings:
+                    rank[i] = second
+                    rank[i + 1] = first
+                    places[second] = i
+                    places[first] = i + 1
+                    has_improved = True
+        if not has_improved:
             break
     return order
 
 
-def _count_crossings(layout: GraphLayout, order: Order) -> int:
+def _list_places(order: Order) -> dict[int, int]:
+    """Return the place of each slot in its rank."""
     places: dict[int, int] = {}
     for rank in order:
         for place, slot in enumerate(rank):
             places[slot] = place
+    return places
+
+
+def _list_adjacent_slots(layout: GraphLayout) -> tuple[list[list[int]], list[list[int]]]:
+    """Return per slot the slots that edges connect it with: in the rank before, in the one after.
+
+    A slot occurs several times if several edges connect it.
+    """
+    slots_before: list[list[int]] = [[] for _ in layout.slots]
+    slots_after: list[list[int]] = [[] for _ in layout.slots]
+    for first, second in _list_segments(layout):
+        slots_after[first].append(second)
+        slots_before[second].append(first)
+    return slots_before, slots_after
+
+
+def _count_inversions(first_places: Sequence[int], second_places: Sequence[int]) -> int:
+    """Return how many pairs have a first place after the second one."""
+    return sum(first > second for first, second in product(first_places, second_places))
+
+
+def _count_crossings(layout: GraphLayout, order: Order) -> int:
+    places = _list_places(order)
     # Segments between the same two ranks may cross.
     segments_by_rank: dict[int, list[tuple[int, int]]] = {}
     for first, second in _list_segments(layout):

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from untrained.drawings.diagrams import CellGraph
+from untrained.drawings.layout import MAX_SLOTS, count_slots
 
 # In a graph with more nodes, the nodes are modules instead of layers.
 _MAX_LAYER_NODES = 48
@@ -123,12 +124,17 @@ def trace_layer_graph(network: nn.Module, input_shape: Sequence[int]) -> CellGra
     finally:
         network.train(was_training)
     nodes = _fold_functions(_remove_plain(_keep_ancestors(recorder.nodes, output)))
-    if len(nodes) > _MAX_LAYER_NODES:
+    if len(nodes) > _MAX_LAYER_NODES or not _can_arrange(_make_graph(_join_repeated(nodes))):
         nodes = _group_by_module(nodes, recorder)
-    nodes = _join_repeated(nodes)
-    if len(nodes) > _MAX_MODULE_NODES:
+    graph = _make_graph(_join_repeated(nodes))
+    if len(graph.nodes) > _MAX_MODULE_NODES or not _can_arrange(graph):
         return None
-    return _make_graph(nodes)
+    return graph
+
+
+def _can_arrange(graph: CellGraph) -> bool:
+    """Return whether the layout of a graph takes little time, even if it has many long edges."""
+    return count_slots(len(graph.nodes), graph.edges) <= MAX_SLOTS
 
 
 class _Recorder(TorchFunctionMode):
@@ -352,7 +358,8 @@ def _group_by_module(nodes: _Nodes, recorder: _Recorder) -> _Nodes:
     grouped = nodes
     for level in range(deepest, 0, -1):
         grouped = _group_at_level(nodes, level, recorder.call_labels)
-        if len(_join_repeated(grouped)) <= _MAX_LAYER_NODES:
+        graph = _make_graph(_join_repeated(grouped))
+        if len(graph.nodes) <= _MAX_LAYER_NODES and _can_arrange(graph):
             break
     return grouped
 
