@@ -86,6 +86,25 @@ def test_naswot_reads_the_sign_before_any_nonlinearity():
     assert score("naswot", model, x) == expected
 
 
+class Gate(nn.Module):
+    """Multiplies by the sigmoid of a parameter, which has no samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Parameter(torch.zeros(1, 5, 1, 1, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 * self.gate.sigmoid()
+
+
+@pytest.mark.parametrize("name", ["naswot", "swap", "te_nas_regions"])
+def test_codes_do_not_contain_learned_gates(name):
+    """At first the gate is 1."""
+    model, x, _ = make_two_layers()
+    gated = nn.Sequential(model[0], Gate(), *model[1:])
+    assert score(name, gated, x) == score(name, model, x)
+
+
 def test_swap_counts_patterns_of_neurons_of_feature_maps_across_samples():
     model, x, codes = make_two_layers()
     patterns = len(np.unique(codes[0].T, axis=0))  # the linear layer is no feature map
@@ -128,6 +147,30 @@ def make_conv_net() -> tuple[nn.Module, Tensor]:
     ), make_images(1)
 
 
+class FixedSize(nn.Module):
+    """Raises an error for inputs of 64x64 pixels, the size of the circle of Dextr."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.layers = make_network(nn.Conv2d(3, 5, 3), nn.Tanh(), *HEAD)
+        self.error = error
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1] == 64:
+            raise self.error
+        return self.layers(x)
+
+
+def test_dextr_has_a_circle_of_the_size_of_the_data_only_if_the_network_requires_it():
+    """Otherwise a machine with little memory would silently compute another score."""
+    x = make_images(1, side=32)
+    fixed = FixedSize(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert score("dextr_curvature", fixed, x) > 0
+    for error in (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("out of memory")):
+        with pytest.raises(type(error), match="out of memory"):
+            score("dextr_curvature", FixedSize(error), x)
+
+
 def test_meco_sums_the_smallest_eigenvalues_of_channel_correlations():
     model, x = make_conv_net()
     with torch.no_grad():
@@ -141,6 +184,19 @@ def test_meco_sums_the_smallest_eigenvalues_of_channel_correlations():
     repeated = score("meco(variant=published)", nn.Sequential(model[:3], *model[3:]), x)
     # A container repeats the output of its last child.
     assert repeated == pytest.approx(sum(lowest) + lowest[2], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["meco", "meco_opt", "dextr_conditions", "near"])
+@pytest.mark.parametrize("side", [1, 4])
+def test_a_feature_map_that_is_not_finite_is_a_failure(name, side):
+    """Also if the output is finite, and if there are more channels than positions."""
+    model = make_network(nn.Conv2d(3, 5, 1), nn.Tanh(), *HEAD)
+    with torch.no_grad():
+        model[0].bias[0] = float("inf")
+    x = make_images(1, side=side)
+    assert model(x).isfinite().all()
+    with pytest.raises(Unscorable, match="nan: a feature map is not finite"):
+        score(name, model, x)
 
 
 def test_meco_is_zero_for_more_channels_than_positions():

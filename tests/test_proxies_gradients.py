@@ -196,6 +196,12 @@ def test_the_weights_of_sigeo_have_presets(linear, preset):
     )
 
 
+@pytest.mark.parametrize("name", ["zico", "sigeo"])
+def test_a_spread_between_batches_needs_two_batches(name):
+    with pytest.raises(UsageError, match=rf"{name}\(batches=1\): batches must be .* from 2 to"):
+        load_proxy(f"{name}(batches=1)")
+
+
 def test_zico_is_the_special_case_of_frozen_sigeo(linear):
     model, batch, _ = linear
     two_batches = score("sigeo(variant=frozen,l2=0,l3=0,batches=2)", model, batch)

@@ -34,6 +34,7 @@ from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.probe.circle import draw_plane
 from untrained.proxies import PROXIES, Proxy, load_proxy
+from untrained.proxies.base import list_parts
 from untrained.types import Batch, remove_version
 
 
@@ -343,18 +344,32 @@ def test_the_inputs_of_a_batch_need_no_declaration():
 
 def test_the_key_of_a_combination_contains_the_versions_of_its_parts(monkeypatch):
     """Otherwise records of an earlier version of a part would be reused."""
-    assert (
-        load_proxy("harmonic_mean(a=naswot,b=zico)").measure == "harmonic_mean(a=naswot,b=zico)@1"
-    )
+    assert load_proxy("harmonic_mean(a=trace,b=zico)").measure == "harmonic_mean(a=trace,b=zico)@1"
     assert (
         load_proxy("harmonic_mean(a=meco,b=zico)").measure
-        == "harmonic_mean(a=meco,b=zico)@1+meco@2"
+        == "harmonic_mean(a=meco,b=zico)@1+meco@3"
     )
     # The parts may also be defaults.
-    assert load_proxy("harmonic_mean").measure == "harmonic_mean@1+zen@2"
+    assert load_proxy("harmonic_mean").measure == "harmonic_mean@1+zen@3"
+    # A part may combine other proxies.
+    nested = load_proxy("harmonic_mean(a=harmonic_mean)")
+    assert nested.measure == "harmonic_mean(a=harmonic_mean)@1+zen@3"
     monkeypatch.setitem(PROXIES._members, "trace", replace(PROXIES["trace"], version=3))
     assert load_proxy("hnas").measure == "hnas@1+trace@3"
     assert load_proxy("hnas(metric=knas)").measure == "hnas(metric=knas)@1"
+
+
+@pytest.mark.parametrize("name", [name for name in PROXIES if PROXIES[name].parts])
+def test_the_key_of_an_aggregate_contains_the_versions_of_its_parts(name, monkeypatch):
+    before = load_proxy(name).measure
+    for part in list_parts(PROXIES[name]):
+        newer = replace(PROXIES[part.name], version=part.version + 1)
+        monkeypatch.setitem(PROXIES._members, part.name, newer)
+        measure = load_proxy(name).measure
+        assert f"+{part.name}@{part.version + 1}" in measure
+        assert remove_version(measure) == name
+        assert measure != before
+        before = measure
 
 
 @pytest.mark.parametrize(

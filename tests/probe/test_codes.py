@@ -74,6 +74,30 @@ def test_zero_is_not_positive_and_samples_of_one_number_are_samples():
     assert code.signs.tolist() == [[False], [False], [True]]
 
 
+@pytest.mark.parametrize("has_graph", [False, True])
+def test_nonlinearities_of_inputs_without_samples_are_left_out(has_graph):
+    """A gate that is learnt has no samples, also if it has as many entries as there are samples."""
+    data = make_batch(*FLAT)
+    samples = len(data)
+
+    def run(net: Any, x: Tensor) -> Tensor:
+        gates = torch.sigmoid(net.per_feature), torch.tanh(net.scalar), F.relu(net.per_sample)
+        hidden = torch.relu(x * 1)
+        return hidden * gates[0] * gates[1] * gates[2].sum()
+
+    net = Net(
+        run,
+        per_feature=nn.Parameter(torch.ones(data.inputs.shape[1], dtype=torch.float64)),
+        scalar=nn.Parameter(torch.ones((), dtype=torch.float64)),
+        per_sample=nn.Parameter(torch.ones(samples, 1, dtype=torch.float64)),
+    )
+    probe = Probe(net, data)
+    if has_graph:
+        assert probe.gradients
+    (code,) = probe.codes
+    assert torch.equal(code.signs, data.inputs > 0)
+
+
 def test_a_transformer_is_read_in_its_feed_forward_layers():
     """Softmax, sine and multiplication are not pointwise nonlinearities of neurons."""
     layer = nn.TransformerEncoderLayer(

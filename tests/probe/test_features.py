@@ -98,6 +98,39 @@ def test_in_place_functions_do_not_destroy_features():
     ]
 
 
+class ReluTwice(nn.Module):
+    """Two ReLUs of a sum, which a function without a module overwrites in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.ReLU()
+        self.second = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = x + 1
+        first = self.first(total)
+        total.sub_(2)
+        return first + self.second(total)
+
+
+def test_relus_are_two_features_if_their_input_is_overwritten_in_between():
+    batch = make_batch(2, 6)
+    features = Probe(ReluTwice(), batch).features
+    assert [(f.name, f.calls) for f in features] == [("first", 1), ("second", 1), ("", 1)]
+    x = batch.inputs
+    assert torch.equal(features[0].tensor, (x + 1).clamp_min(0))
+    assert torch.equal(features[1].tensor, (x - 1).clamp_min(0))
+
+
+def test_a_relu_may_receive_its_input_by_name():
+    model = nn.Module()
+    model.relu = nn.ReLU()
+    model.forward = lambda x: model.relu(input=x)
+    batch = make_batch(2, 6)
+    (feature,) = Probe(model, batch).features
+    assert torch.equal(feature.tensor, batch.inputs.clamp_min(0))
+
+
 class Mixed(nn.Module):
     """Children that return a tuple, a dictionary, whole numbers and nothing."""
 

@@ -21,7 +21,7 @@ def search(folder, **options) -> SearchResult:
 
 
 def list_consensus(records: list[Record]) -> list[Record]:
-    return [record for record in records if record.measure == "consensus@2"]
+    return [record for record in records if record.proxy == "consensus"]
 
 
 def read_store(result: SearchResult) -> list[Record]:
@@ -54,7 +54,7 @@ def test_the_reference_sample_is_stored_once_and_is_no_candidate(result):
 def test_a_consensus_follows_from_the_stored_records(result):
     """The records of the reference sample and of a candidate are all that is needed."""
     stored = read_store(result)
-    parts = [record for record in stored if record.measure != "consensus@2"]
+    parts = [record for record in stored if record.proxy != "consensus"]
     fitted = FittedAggregate.fit(ut.proxies.load_proxy("consensus"), parts)
     expected = {record.arch: record for record in fitted.compute_records(parts)}
     consensus_records = list_consensus(stored)
@@ -116,7 +116,7 @@ def test_every_strategy_gives_a_candidate_the_same_score(name, tmp_path):
     # Random search has the same reference sample, but hardly any of these candidates. So the scores
     # are recomputed from the records of its reference.
     random_search = search(tmp_path / "random", budget=1)
-    reference = [r for r in read_store(random_search) if r.measure != "consensus@2"]
+    reference = [r for r in read_store(random_search) if r.proxy != "consensus"]
     fitted = FittedAggregate.fit(ut.proxies.load_proxy("consensus"), reference)
     expected = {record.arch: record.value for record in fitted.compute_records(stored)}
     for record in list_consensus(stored):

@@ -98,4 +98,4 @@ def test_the_measure_has_a_fingerprint_of_the_file_and_the_label_has_not():
     proxy = load_proxy("./mine.py:answer(samples=4)")
     assert proxy.label == "answer(samples=4)"
     assert proxy.measure.startswith("answer(samples=4)@1-")
-    assert load_proxy("naswot").measure == "naswot@1"
+    assert load_proxy("naswot").measure == "naswot@2"

@@ -65,14 +65,19 @@ class SignCode:
 class SignRecorder(TorchFunctionMode):
     """Records the signs of all inputs of nonlinearities in call order.
 
+    An input without an axis of samples is left out. Such an input does not depend on the batch, as
+    in a learned gate, or the network has moved the samples to another axis.
+
     Args:
+        samples: Number of samples that the network runs on.
         keep_tensors: Whether to keep tensors that an autograd graph holds anyway and to compute the
             signs from them at the end. For a ReLU this is the output, which is positive where the
             input is.
     """
 
-    def __init__(self, keep_tensors: bool = False) -> None:
+    def __init__(self, samples: int, keep_tensors: bool = False) -> None:
         super().__init__()
+        self._samples = samples
         self._keep_tensors = keep_tensors
         # (signs, or a tensor with the same signs; its version at that time; relu_module_count)
         self._records: list[tuple[Tensor, int, int]] = []
@@ -119,6 +124,8 @@ class SignRecorder(TorchFunctionMode):
         relu_module_count = sum(relu_input is input for relu_input in self._relu_inputs)
         # Modules that were entered before this call do not enclose a later one.
         self._relu_inputs.clear()
+        if not self._has_samples(input):
+            return func(*args, **kwargs)
         use_output = self._keep_tensors and func in _RELU
         if not use_output:
             self._record(input, relu_module_count)
@@ -126,6 +133,15 @@ class SignRecorder(TorchFunctionMode):
         if use_output:
             self._record(out, relu_module_count)
         return out
+
+    def _has_samples(self, input: Tensor) -> bool:
+        """Whether the first axis of an input counts samples."""
+        # A parameter may have as many entries as there are samples.
+        if isinstance(input, nn.Parameter):
+            return False
+        # Without this, reading the shape would be recorded by the other function modes.
+        with torch._C.DisableTorchFunction():
+            return input.ndim > 0 and len(input) == self._samples
 
     def _record(self, tensor: Tensor, relu_module_count: int) -> None:
         # Without this, `detach` and `>` would be recorded by the other function modes.

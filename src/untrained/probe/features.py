@@ -57,7 +57,8 @@ class FeatureCapture:
     def __init__(self, keep_copies: bool = False) -> None:
         # (output, its version at that time, name of the module, whether the module is a leaf)
         self._calls: list[tuple[Tensor, int, str, bool]] = []
-        self._relu_outputs: dict[int, tuple[Tensor, Tensor]] = {}
+        # By id and version of the input: the input, which keeps its id valid, and the output.
+        self._relu_outputs: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self._copies: dict[tuple[int, int], Tensor] | None = {} if keep_copies else None
 
     @contextmanager
@@ -74,7 +75,7 @@ class FeatureCapture:
             if module not in modules:
                 return
             name, is_leaf = modules[module]
-            if type(module) is nn.ReLU:
+            if type(module) is nn.ReLU and inputs:
                 output = self._get_first_relu_output(inputs[0], output)
             self._collect(name, is_leaf, output)
 
@@ -93,7 +94,8 @@ class FeatureCapture:
         if self._copies is not None:
             # In-place functions may change each output differently.
             return output
-        return self._relu_outputs.setdefault(id(source), (source, output))[1]
+        key = (id(source), source._version)
+        return self._relu_outputs.setdefault(key, (source, output))[1]
 
     def _collect(self, name: str, is_leaf: bool, output: object) -> None:
         tensor = output if isinstance(output, Tensor) else find_first_tensor(output)
@@ -158,10 +160,7 @@ def compute_inverse_conditions(features: Sequence[Feature]) -> Tensor:
 
     It is 0 for a zero matrix.
     """
-    ratios = compute_inverse_conditions_or_nan(features)
-    if ratios.isnan().any():
-        raise Unscorable("nan", "a feature map is not finite")
-    return ratios
+    return require_finite(compute_inverse_conditions_or_nan(features))
 
 
 def compute_inverse_conditions_or_nan(features: Sequence[Feature]) -> Tensor:
@@ -173,6 +172,13 @@ def compute_inverse_conditions_or_nan(features: Sequence[Feature]) -> Tensor:
     """
     matrices = [feature.matrix() for feature in features]
     return map_by_shape(matrices, _compute_inverse_conditions_of_stack)
+
+
+def require_finite(numbers: Tensor) -> Tensor:
+    """Return numbers, one per feature; raise if one is NaN because its feature is not finite."""
+    if numbers.isnan().any():
+        raise Unscorable("nan", "a feature map is not finite")
+    return numbers
 
 
 def compute_stacked_inverse_conditions(stacks: Sequence[Tensor]) -> Tensor:

@@ -156,7 +156,7 @@ def record_graph(model: nn.Module, network: Network, inputs: Tensor) -> Graph:
         x = inputs.clone().requires_grad_(inputs.is_floating_point())
         recorder = _UseRecorder(parameters, copies)
         trunk: list[VersionedTensor] = []
-        sign_recorder = SignRecorder(keep_tensors=True)
+        sign_recorder = SignRecorder(len(inputs), keep_tensors=True)
         with (
             torch.enable_grad(),
             recorder,
@@ -188,7 +188,7 @@ def record_graph(model: nn.Module, network: Network, inputs: Tensor) -> Graph:
 
 def record_codes(model: nn.Module, network: Network, inputs: Tensor) -> tuple[SignCode, ...]:
     """Record sign codes in a pass that keeps no graph but calls what `record_graph` calls."""
-    sign_recorder = SignRecorder()
+    sign_recorder = SignRecorder(len(inputs))
     with torch.no_grad(), _UseRecorder({}, False), sign_recorder.record(model):
         network(inputs)
     return sign_recorder.read_codes() or ()

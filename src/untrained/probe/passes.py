@@ -97,7 +97,7 @@ class ForwardProbe:
         variances: list[NormVariance] | None = None,
     ) -> FeatureCapture:
         capture = FeatureCapture(keep_copies)
-        sign_recorder = SignRecorder(keep_tensors=True)
+        sign_recorder = SignRecorder(len(self.batch), keep_tensors=True)
         seed = derive_seed("forward", self.seed)
         with (
             torch.no_grad(),

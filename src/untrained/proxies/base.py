@@ -188,21 +188,31 @@ class Proxy:
         """Key under which records are stored: label, versions, and fingerprint of a user's file.
 
         A changed formula is a new version, and a changed user file is another fingerprint, so old
-        records are never mistaken for new ones. The key also contains the versions of the proxies
-        that this one combines, such as `harmonic_mean(a=meco)@1+meco@2`, except for version 1.
+        records are never mistaken for new ones. The key also contains the versions of all proxies
+        that this one combines, such as `harmonic_mean(a=meco)@1+meco@3`, except for version 1.
         """
         key = f"{self.label}@{self.version}"
-        for inner in self._list_combined_proxies():
-            if inner.version != 1:
-                key += f"+{inner.name}@{inner.version}"
+        for name, version in self._find_inner_versions().items():
+            if version != 1:
+                key += f"+{name}@{version}"
         if self.code:
             key = f"{key}-{self.code}"
         return key
 
-    def _list_combined_proxies(self) -> list["Proxy"]:
-        """Return the registered proxies that options name, such as `a` of `harmonic_mean`."""
+    def _find_inner_versions(self) -> dict[str, int]:
+        """Return the versions of the proxies that this one combines directly or indirectly.
+
+        They are the parts of an aggregate, and the registered proxies that options name, such as
+        `a` of `harmonic_mean`.
+        """
         options = {**_read_defaults(self.function), **dict(self.options)}
-        return [PROXIES[value] for value in options.values() if _is_proxy_name(value)]
+        inner_proxies = [_load_part(part) for part in self.parts]
+        inner_proxies += [PROXIES[value] for value in options.values() if _is_proxy_name(value)]
+        versions: dict[str, int] = {}
+        for inner in inner_proxies:
+            versions[inner.name] = inner.version
+            versions |= inner._find_inner_versions()
+        return versions
 
     @property
     def about(self) -> str:

@@ -26,14 +26,13 @@ Where the paper and the authors' code differ, and what we do:
   network, so we report `unsupported`.
 """
 
-from contextlib import suppress
 from math import prod, sqrt
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from untrained.errors import Unscorable
+from untrained.errors import Unscorable, is_out_of_memory
 from untrained.options import Count
 from untrained.probe import Probe
 from untrained.probe.features import Feature, compute_inverse_conditions
@@ -41,6 +40,9 @@ from untrained.proxies.base import proxy, register_proxy
 from untrained.proxies.meco import count_features, sample_channels
 
 PAPER = "Dextr (Asthana et al.)"
+# Since version 2, the outputs of two ReLUs are two features if their common input was overwritten
+# in between.
+VERSION = 2
 Variant = Literal["default", "published"]
 Radius = Literal["code", "text"]
 CIRCLE_SIZE = (64, 64)  # of images, as in the authors' code
@@ -48,7 +50,7 @@ SMALLEST_IMAGE = 32  # smaller images keep their own size
 
 
 @register_proxy
-@proxy(paper=PAPER, aspects="expressivity, trainability, generalisation", cost=13)
+@proxy(paper=PAPER, aspects="expressivity, trainability, generalisation", cost=13, version=VERSION)
 def dextr(probe: Probe, variant: Variant = "default", radius: Radius = "code") -> float:
     """Conditioning of the feature maps and curvature of the output along a circle, in one number.
 
@@ -66,7 +68,7 @@ def dextr(probe: Probe, variant: Variant = "default", radius: Radius = "code") -
 
 
 @register_proxy
-@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3)
+@proxy(paper=PAPER, aspects="trainability, generalisation", cost=3, version=VERSION)
 def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
     """The condition-number half of Dextr.
 
@@ -91,7 +93,7 @@ def dextr_curvature(probe: Probe, variant: Variant = "default", radius: Radius =
 
 
 @register_proxy
-@proxy(paper=PAPER, aspects="expressivity, trainability, generalisation", cost=13)
+@proxy(paper=PAPER, aspects="expressivity, trainability, generalisation", cost=13, version=VERSION)
 def dextr_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -> float:
     """Dextr on a few random channels of each layer, scaled to its width.
 
@@ -165,9 +167,13 @@ def _measure_circle_motion(probe: Probe, radius: Radius) -> tuple[Tensor, Tensor
     is_image = len(shape) == 3
     if is_image and min(shape[1:]) >= SMALLEST_IMAGE and shape[1:] != CIRCLE_SIZE:
         large = (shape[0], *CIRCLE_SIZE)
-        # A network that does not accept this size raises one of these.
-        with suppress(RuntimeError, ValueError, AssertionError):
+        try:
             return probe.circle_jet(large, compute_radius(large, radius))
+        except (RuntimeError, ValueError, AssertionError) as error:
+            # A network that does not accept this size raises one of these. Running out of memory
+            # is a failure of the machine, and must not change the score.
+            if is_out_of_memory(error):
+                raise
     return probe.circle_jet(shape, compute_radius(shape, radius))
 
 

@@ -9,13 +9,15 @@ from torch import Tensor
 
 from untrained.options import Count
 from untrained.probe import Probe
-from untrained.probe.features import Feature, map_by_shape
+from untrained.probe.features import Feature, map_by_shape, require_finite
 from untrained.proxies.base import proxy, register_proxy
 
 PAPER = "MeCo (Jiang et al.)"
 # Since version 2, the smallest eigenvalue of linearly dependent channels is exactly 0 instead of a
-# rounding error.
-VERSION = 2
+# rounding error. Since version 3, a feature map that is not finite is a failure (before, it counted
+# as 0), and the outputs of two ReLUs are two features if their common input was overwritten in
+# between.
+VERSION = 3
 Variant = Literal["default", "published"]
 
 
@@ -32,7 +34,8 @@ def meco(probe: Probe, variant: Variant = "default") -> float:
     reads noise images of 64x64 pixels instead of the data.
     """
     features, counts = zip(*count_features(probe, variant), strict=True)
-    lowest = map_by_shape([feature.matrix() for feature in features], _smallest_eigenvalues)
+    matrices = [feature.matrix() for feature in features]
+    lowest = require_finite(map_by_shape(matrices, _smallest_eigenvalues))
     return float(lowest @ torch.tensor(counts, dtype=torch.float64))
 
 
@@ -53,7 +56,7 @@ def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") ->
         matrix, width = sample_channels(feature, channels, generator)
         matrices.append(matrix)
         factors.append(count * width / len(matrix))
-    lowest = map_by_shape(matrices, _smallest_eigenvalues)
+    lowest = require_finite(map_by_shape(matrices, _smallest_eigenvalues))
     return float(lowest @ torch.tensor(factors, dtype=torch.float64))
 
 
@@ -81,12 +84,13 @@ def sample_channels(
 
 
 def _smallest_eigenvalues(X: Tensor) -> Tensor:
-    """lambda_min of the correlations of rows, (k, channels, positions) -> (k,)"""
+    """lambda_min of the correlations of rows, (k, channels, positions) -> (k,); NaN if undefined"""
     count, channels, positions = X.shape
+    is_finite = X.isfinite().all(2).all(1)
     # Centred rows span at most positions - 1 dimensions, so as many channels as positions are
     # linearly dependent. This also avoids the decomposition for the widest layers of a network.
     if channels >= positions:
-        return X.new_zeros(count)
+        return torch.where(is_finite, X.new_zeros(count), torch.nan)
     centred = X - X.mean(2, keepdim=True)
     norms = centred.norm(dim=2, keepdim=True)
     # In float32 a constant channel is not exactly zero after centring.
@@ -94,4 +98,5 @@ def _smallest_eigenvalues(X: Tensor) -> Tensor:
     unit = torch.where(varies, centred / norms, 0)
     lowest = torch.linalg.eigvalsh(unit @ unit.mT)[:, 0].clamp_min(0)
     # A constant channel has correlation 0 with all channels, so there is an eigenvalue 0.
-    return torch.where(varies.all(1)[:, 0], lowest, 0)
+    lowest = torch.where(varies.all(1)[:, 0], lowest, 0)
+    return torch.where(is_finite, lowest, torch.nan)

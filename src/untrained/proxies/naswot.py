@@ -2,7 +2,8 @@
 arXiv:2006.04647; SWAP, Peng et al., ICLR 2024, arXiv:2403.04161).
 
 z_l is the code of layer l: 1 where the input of its nonlinearity is positive, (samples, neurons).
-Every pointwise nonlinearity is read in this way, not only ReLU.
+Every pointwise nonlinearity is read in this way, not only ReLU, if its input has the samples on the
+first axis.
 """
 
 from math import exp
@@ -16,13 +17,22 @@ from untrained.probe import Probe
 from untrained.proxies.base import proxy, register_proxy
 
 LAYERS = "pointwise nonlinearities"
+# Since version 2, only nonlinearities whose input has the samples on its first axis are read. A
+# learned gate, such as the sigmoid of a parameter, is left out.
+VERSION = 2
 MAX_PATTERN_SAMPLES = 62  # the bits of a pattern are packed into one int64
 MAX_TABLE_SAMPLES = 20  # a table of 2^20 patterns takes 1 MiB
 EXACT_BITS = 16
 
 
 @register_proxy
-@proxy(paper="NASWOT (Mellor et al.)", aspects="expressivity", samples=64, layers=LAYERS)
+@proxy(
+    paper="NASWOT (Mellor et al.)",
+    aspects="expressivity",
+    samples=64,
+    layers=LAYERS,
+    version=VERSION,
+)
 def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -> float:
     """How different the codes of different samples are.
 
@@ -48,7 +58,9 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
 
 
 @register_proxy
-@proxy(paper="SWAP (Peng et al.)", aspects="expressivity", samples=16, layers=LAYERS)
+@proxy(
+    paper="SWAP (Peng et al.)", aspects="expressivity", samples=16, layers=LAYERS, version=VERSION
+)
 def swap(probe: Probe) -> float:
     """Number of different patterns of neurons across the samples.
 
@@ -61,7 +73,13 @@ def swap(probe: Probe) -> float:
 
 
 @register_proxy
-@proxy(paper="SWAP (Peng et al.)", aspects="expressivity, size", samples=16, layers=LAYERS)
+@proxy(
+    paper="SWAP (Peng et al.)",
+    aspects="expressivity, size",
+    samples=16,
+    layers=LAYERS,
+    version=VERSION,
+)
 def swap_reg(probe: Probe, mu: float = 1000.0, sigma: float = 1e6) -> float:
     """SWAP with a preference for networks of a given size.
 
@@ -109,7 +127,9 @@ def _pack_signs(signs: Tensor) -> Tensor:
 
 
 @register_proxy
-@proxy(paper="TE-NAS (Chen et al.)", aspects="expressivity", samples=64, layers=LAYERS)
+@proxy(
+    paper="TE-NAS (Chen et al.)", aspects="expressivity", samples=64, layers=LAYERS, version=VERSION
+)
 def te_nas_regions(probe: Probe) -> float:
     """Number of linear regions that contain samples.
 

@@ -18,11 +18,14 @@ from torch.nn.utils.parametrize import is_parametrized
 from untrained.errors import Unscorable
 from untrained.options import Between
 from untrained.probe import Probe
-from untrained.probe.features import map_by_shape
+from untrained.probe.features import map_by_shape, require_finite
 from untrained.proxies.base import proxy, register_proxy
 
 # These layers have their features on the last axis; all others on the second.
 FEATURES_LAST = (nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm)
+# Since version 2, the outputs of two ReLUs are two features if their common input was overwritten
+# in between.
+VERSION = 2
 
 
 @register_proxy
@@ -31,6 +34,7 @@ FEATURES_LAST = (nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm)
     aspects="expressivity",
     samples=32,
     layers="modules with weights",
+    version=VERSION,
 )
 def near(probe: Probe, width: Annotated[int, Between(1, 1024)] = 512) -> float:
     """Effective rank of the outputs of layers and nonlinearities, summed.
@@ -58,10 +62,7 @@ def near(probe: Probe, width: Annotated[int, Between(1, 1024)] = 512) -> float:
             matrices.append(_select_rows(feature.tensor, axis, width, generator))
     if not matrices:
         raise Unscorable("unsupported", "the network has no module with weights")
-    ranks = map_by_shape(matrices, effective_ranks)
-    if ranks.isnan().any():
-        raise Unscorable("nan", "a feature map is not finite")
-    return float(ranks.sum())
+    return float(require_finite(map_by_shape(matrices, effective_ranks)).sum())
 
 
 def effective_ranks(X: Tensor) -> Tensor:

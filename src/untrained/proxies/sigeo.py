@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from untrained.errors import Unscorable
-from untrained.options import Between, Count
+from untrained.options import Between
 from untrained.probe import Probe
 from untrained.proxies.base import proxy, register_proxy
 from untrained.proxies.pruning import LAYERS, weight_gradients
-from untrained.proxies.zico import gradient_consistency
+from untrained.proxies.zico import Batches, gradient_consistency
 
 # (l1, l2, l3) of Eq. 7
 PRESETS = {
@@ -43,7 +43,7 @@ def sigeo(
     l1: float | None = None,
     l2: float | None = None,
     l3: float | None = None,
-    batches: Count = 4,
+    batches: Batches = 4,
     variant: Literal["default", "frozen", "notebook", "published"] = "default",
     step: Annotated[float, Between(0, 1e6)] = 0.1,
 ) -> float:

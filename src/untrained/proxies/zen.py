@@ -14,8 +14,10 @@ from untrained.probe.guard import NormVariance
 from untrained.proxies.base import proxy, register_proxy
 
 # Since version 2, a network without feature maps is scored on its last hidden features also if it
-# contains functions that work in place; before, such a network was scored on its logits.
-VERSION = 2
+# contains functions that work in place; before, such a network was scored on its logits. Since
+# version 3, the outputs of two ReLUs are two features if their common input was overwritten in
+# between.
+VERSION = 3
 
 
 @register_proxy

@@ -1,15 +1,19 @@
 """ZiCo (Li et al., ICLR 2023, arXiv:2301.11300): large gradients that agree between batches."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from untrained.errors import Unscorable
-from untrained.options import Count
+from untrained.options import Between
 from untrained.probe import Probe
 from untrained.proxies.base import proxy, register_proxy
 from untrained.proxies.pruning import LAYERS, weight_gradients
+
+# With a single batch, no gradient has a spread between batches.
+Batches = Annotated[int, Between(2, 65_536)]
 
 
 @register_proxy
@@ -21,7 +25,7 @@ from untrained.proxies.pruning import LAYERS, weight_gradients
     cost=3,
     layers=LAYERS,
 )
-def zico(probe: Probe, batches: Count = 2) -> float:
+def zico(probe: Probe, batches: Batches = 2) -> float:
     """How large the loss gradient of each weight is compared with its spread between batches.
 
         sum_l ln sum (mean |g_l| / sigma_l)

@@ -270,7 +270,7 @@ class _TapeRecorder(ScoringMode):
         if tensor is None or module not in self.names:
             return
         source = None
-        if type(module) is nn.ReLU:
+        if type(module) is nn.ReLU and inputs:
             source = self._find_ref(inputs[0])
         self._module_outputs.append(ModuleOutput(self._find_ref(tensor), source, module))
 
