@@ -3,16 +3,20 @@
 The run continues, the record contains the reason, and another run tries again.
 """
 
+import errno
 import pickle
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
+from queue import SimpleQueue
 from textwrap import dedent
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +26,7 @@ from untrained.config import ComputeConfig
 from untrained.data import load_data
 from untrained.engine import SeedBatches, WorkerSetup, open_executor
 from untrained.engine.executors.backend import WorkerDied, WorkerReady
+from untrained.engine.executors.pool import PoolExecutor
 from untrained.engine.executors.processes import (
     ProcessBackend,
     _describe_exit,
@@ -30,7 +35,7 @@ from untrained.engine.executors.processes import (
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
 from untrained.runs.store import Store
-from untrained.types import TRANSIENT_FAILURES, Failure
+from untrained.types import TRANSIENT_FAILURES, Arch, Failure, ScoreRequest, Task
 from untrained.workflows.search import SearchResult
 
 pytestmark = pytest.mark.slow  # eight workers are killed and replaced
@@ -285,6 +290,49 @@ def test_sending_groups_to_a_dead_worker_is_no_error(backend):
     assert [type(event) for event in backend.wait_for_events(1.0)] == [WorkerDied]
 
 
+def test_sending_groups_does_not_wait_for_a_worker_that_does_not_read(backend):
+    """A full pipe would keep the pool from its time limit."""
+    backend.start_worker(0, 0)
+    assert list(backend.wait_for_events(60.0)) == [WorkerReady(0)]
+    backend._processes[0].send_signal(signal.SIGSTOP)
+    request = ScoreRequest(Arch("s", (("text", "x" * 2**20),)), "params@1", Task("noise", (), 2), 0)
+    sender = Thread(target=backend.send_groups, args=(0, [[request]]), daemon=True)
+    sender.start()
+    sender.join(10)
+    assert not sender.is_alive()
+
+
+def test_workers_are_stopped_if_another_one_cannot_be_started(setup, monkeypatch):
+    processes = []
+    start_process = subprocess.Popen
+
+    def start_one_process(*args, **kwargs):
+        if processes:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        processes.append(start_process(*args, **kwargs))
+        return processes[0]
+
+    monkeypatch.setattr(subprocess, "Popen", start_one_process)
+    message = "no worker process can be started: .* unavailable; use fewer --workers"
+    with pytest.raises(UsageError, match=message):
+        PoolExecutor(ProcessBackend(setup), 2)
+    assert processes[0].returncode == -signal.SIGKILL
+
+
+def test_a_dead_worker_that_cannot_be_replaced_ends_the_run(setup, monkeypatch):
+    with open_executor(setup, ComputeConfig(workers=2)) as executor:
+        assert isinstance(executor, PoolExecutor)
+
+        def refuse(*args, **kwargs):
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+        monkeypatch.setattr(subprocess, "Popen", refuse)
+        for process in executor.backend._processes.values():
+            process.kill()
+        with pytest.raises(UsageError, match="no worker process can be started"):
+            list(executor.map([[]]))
+
+
 def test_every_exit_of_a_worker_has_a_description():
     """Also signals without a name: an exception in the reading thread would block the pool."""
     assert _describe_exit(7) == "its worker ended with exit code 7"
@@ -322,8 +370,10 @@ def test_an_answer_that_cannot_be_read_is_reported_as_the_death_of_the_worker(se
     """The class of a record may be missing here, for example after an update during a run."""
     backend = ProcessBackend(setup)
     answer = BytesIO(b"cno_such_module\nUnknown\n.")  # a pickle of a class
-    process = SimpleNamespace(stdin=BytesIO(), stdout=answer)
-    backend._read_messages(3, process, b"setup", BytesIO(b"last words"))
+    process = SimpleNamespace(stdout=answer)
+    outbox = SimpleQueue()
+    backend._read_messages(3, process, outbox, BytesIO(b"last words"))
+    assert outbox.get_nowait() is None
     assert list(backend.wait_for_events(1.0)) == [
         WorkerDied(3, "ModuleNotFoundError: No module named 'no_such_module'", "last words")
     ]

@@ -96,7 +96,12 @@ class PoolExecutor:
         for slot in range(workers):
             self._costs.append(WorkerCost(f"{backend.name} {slot + 1}"))
         self._reset(())
-        self._start_missing_workers()
+        try:
+            self._start_missing_workers()
+        except BaseException:
+            # The caller gets no executor to close.
+            self.close()
+            raise
 
     def map(self, groups: Iterable[RequestGroup]) -> Iterator[IndexedRecords]:
         """Score groups and yield their records in the order in which they arrive.
@@ -322,8 +327,9 @@ class PoolExecutor:
         for slot in range(self.workers):
             if slot not in used_slots:
                 worker = next(self._worker_numbers)
-                self._states[worker] = _WorkerState(slot, perf_counter())
+                start_time = perf_counter()
                 self.backend.start_worker(worker, slot)
+                self._states[worker] = _WorkerState(slot, start_time)
 
     def _stop_worker(self, worker: int) -> None:
         state = self._states.pop(worker)

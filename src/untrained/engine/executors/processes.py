@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
-from queue import Empty, Queue
+from queue import Empty, Queue, SimpleQueue
 from threading import Thread
 from typing import IO, Any
 
@@ -25,6 +25,7 @@ from untrained.engine.executors.backend import (
 )
 from untrained.engine.worker import RequestGroup
 from untrained.engine.worker_setup import WorkerSetup
+from untrained.errors import UsageError
 
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -32,6 +33,9 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONFAULTHANDLER": "1",  # a worker that crashes prints its stack
 }
+
+# Pickled messages to a worker, in order; None closes its input.
+_Outbox = SimpleQueue[bytes | None]
 
 # How much of a dead worker's output is kept. The end is kept, because the stack of a crash comes
 # after the output of user code. The stack can be long.
@@ -41,8 +45,8 @@ _MAX_OUTPUT_BYTES = 16_000
 class ProcessBackend:
     """Exchanges requests and records with worker processes through pipes.
 
-    One thread per worker reads its messages. The output of a worker is written to a temporary file
-    and shown if the worker dies.
+    Each worker has one thread that reads its messages and one that writes to it. The output of a
+    worker is written to a temporary file and shown if the worker dies.
 
     Args:
         setup: Describes the workers.
@@ -54,30 +58,43 @@ class ProcessBackend:
         self._setup = setup
         self._events: Queue[WorkerEvent] = Queue()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._outboxes: dict[int, _Outbox] = {}
 
     def start_worker(self, worker: int, slot: int) -> None:
-        """Start a worker process and the thread that reads its messages."""
-        # Pickled here and not in the thread, so that an error reaches the caller.
+        """Start a worker process and its two threads.
+
+        Raises:
+            UsageError: The operating system refuses to start another process.
+        """
+        # Pickled here and not in a thread, so that an error reaches the caller.
         setup = pickle.dumps(self._setup.for_slot(slot), pickle.HIGHEST_PROTOCOL)
-        output = tempfile.TemporaryFile()  # noqa: SIM115 - the thread below closes it
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "untrained.engine.worker_process", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=output,
-            env=os.environ | _ENVIRONMENT,
-        )
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - the reading thread closes it
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "untrained.engine.worker_process", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env=os.environ | _ENVIRONMENT,
+            )
+        except OSError as error:
+            output.close()
+            raise UsageError(
+                f"no worker process can be started: {error}; use fewer --workers"
+            ) from error
+        outbox: _Outbox = SimpleQueue()
+        outbox.put(setup)
         self._processes[worker] = process
-        thread = Thread(
-            target=self._read_messages, args=(worker, process, setup, output), daemon=True
-        )
-        thread.start()
+        self._outboxes[worker] = outbox
+        Thread(target=_write_messages, args=(process.stdin, outbox), daemon=True).start()
+        Thread(
+            target=self._read_messages, args=(worker, process, outbox, output), daemon=True
+        ).start()
 
     def send_groups(self, worker: int, groups: list[RequestGroup]) -> None:
-        """Send request groups to a worker."""
-        # If the worker has died, its pipe is closed. The thread of the worker reports the death.
-        with suppress(OSError, ValueError):
-            _send(self._processes[worker].stdin, groups)
+        """Send request groups to a worker. This never waits for the worker."""
+        # If the worker has died, nobody reads the message. Its reading thread reports the death.
+        self._outboxes[worker].put(pickle.dumps(groups, pickle.HIGHEST_PROTOCOL))
 
     def wait_for_events(self, timeout: float) -> Iterable[WorkerEvent]:
         """Wait for an event, at most `timeout` seconds, and return all events that have arrived."""
@@ -92,6 +109,7 @@ class ProcessBackend:
 
     def stop_worker(self, worker: int) -> None:
         """Kill a worker process."""
+        del self._outboxes[worker]
         process = self._processes.pop(worker)
         process.kill()
         process.wait()
@@ -103,15 +121,12 @@ class ProcessBackend:
         self,
         worker: int,
         process: "subprocess.Popen[bytes]",
-        setup: bytes,
+        outbox: _Outbox,
         output: IO[bytes],
     ) -> None:
-        """Send a worker its pickled setup, then turn its messages into events until it ends."""
-        assert process.stdin is not None
+        """Turn the messages of a worker into events until it ends."""
         assert process.stdout is not None
         try:
-            process.stdin.write(setup)
-            process.stdin.flush()
             while True:
                 kind, content = pickle.load(process.stdout)
                 self._events.put(_make_event(worker, kind, content))
@@ -127,15 +142,24 @@ class ProcessBackend:
         finally:
             process.stdout.close()
             output.close()
-            # Closing flushes the pipe, which fails if the worker did not read the whole message.
-            with suppress(OSError):
-                process.stdin.close()
+            outbox.put(None)
 
 
-def _send(stream: "IO[bytes] | None", message: object) -> None:
-    assert stream is not None
-    pickle.dump(message, stream, pickle.HIGHEST_PROTOCOL)
-    stream.flush()
+def _write_messages(stream: IO[bytes], outbox: _Outbox) -> None:
+    """Write the messages of an outbox to the input of a worker, and close it at the end.
+
+    A worker that cannot run Python, because a C function holds its interpreter lock, does not read
+    either, so writing may take forever. In a thread, this does not keep the pool from its time
+    limit.
+    """
+    # Writing and closing fail if the worker has died or did not read the whole message.
+    with suppress(OSError), stream:
+        while True:
+            message = outbox.get()
+            if message is None:
+                return
+            stream.write(message)
+            stream.flush()
 
 
 def _make_event(worker: int, kind: str, content: Any) -> WorkerEvent:
