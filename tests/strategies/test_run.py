@@ -83,6 +83,29 @@ def test_the_default_folder_is_named_after_the_settings_and_the_command_is_compl
     ) == drop_costs(plain.records)
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"networks_per_batch": 8}, "--networks-per-batch 8"),
+        ({"networks_per_batch": 8, "time_limit": "30s"}, "--time-limit 30s"),
+        ({"device": "cuda"}, "--device cuda"),
+        ({"device": "cpu", "workers": 3, "networks_per_batch": 1}, ""),
+    ],
+)
+def test_the_command_contains_what_the_keys_of_records_depend_on(options, expected):
+    """Otherwise the command would measure all architectures again."""
+    config = SearchConfig("s", "naswot", budget=9, compute=ComputeConfig(**options))
+    run = RunFolder(Path("run"), config, "naswot@2", higher_is_better=True, about="")
+    words = f"untrained search --space s --proxy naswot --budget 9 {expected} --run run".split()
+    assert sorted(run.to_command().split()) == sorted(words)
+
+
+def test_the_command_names_the_folder_of_data_sets_that_the_user_named():
+    config = SearchConfig("s", "naswot", budget=9, data_root="my data")
+    run = RunFolder(Path("run"), config, "naswot@2", higher_is_better=True, about="")
+    assert "--data-root 'my data'" in run.to_command()
+
+
 @pytest.mark.parametrize("letter", ["a", "\u00e4", "\u65e5"])
 def test_a_long_folder_name_is_cut_and_stays_unique(tmp_path, letter):
     """File systems allow 255 bytes; shorter names stay unchanged."""

@@ -346,14 +346,16 @@ class RunFolder:
     def to_command(self) -> str:
         """Return the command that repeats or resumes this run."""
         config = self.config
+        compute = config.compute
         arguments: dict[str, Any] = {
             "space": config.space,
             "proxy": config.proxy,
             "strategy": config.strategy,
             "data": config.data,
+            "data_root": config.data_root,
             "seed": config.seed,
             "seeds": config.seeds,
-            "device": config.compute.device,
+            "device": compute.device,
             "screen": config.screen,
         }
         if config.screen:
@@ -372,11 +374,15 @@ class RunFolder:
             arguments["top"] = config.top
         arguments["also"] = config.also
         arguments["confirm"] = config.confirm
+        arguments["time_limit"] = compute.time_limit
+        # Records of networks that were measured in one pass have keys of their own.
+        if compute.effective_networks_per_batch > 1:
+            arguments["networks_per_batch"] = compute.effective_networks_per_batch
         arguments["run"] = str(self.folder)
         arguments["export"] = self.export
         arguments["recipe"] = self.export_recipe
         arguments["refit"] = self.export_refit
-        if config.compute.device == "cpu":
+        if compute.device == "cpu":
             del arguments["device"]
         command = f"untrained search {format_options(SearchConfig, arguments)}"
         if get_default_confirmations(config.data) and not config.confirm:
