@@ -173,6 +173,16 @@ def test_there_is_no_score_without_half_of_the_weight():
     assert consensus.score({}) is None
 
 
+def test_without_reference_networks_there_are_no_members_and_no_scores():
+    consensus = Consensus.fit({"anchor": [], "other": []}, ["anchor"])
+    assert set(consensus.left_out) == {"anchor", "other"}
+    assert consensus.agreement is None
+    assert consensus.score({"anchor": 1.0}) is None
+    resampled = consensus.resample_members([{"anchor": 1.0}, {}])
+    assert resampled.shape[1] == 2
+    assert np.isnan(resampled).all()
+
+
 def test_drawing_all_members_once_gives_the_score():
     reference = make_reference(np.random.default_rng(0))
     consensus = Consensus.fit(reference, ["anchor"])

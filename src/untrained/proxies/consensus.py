@@ -146,7 +146,8 @@ class Consensus:
         usable = {}
         for name, column in columns.items():
             failures = int(np.isnan(column).sum())
-            if failures > MAX_FAILURE_SHARE * count:
+            # The second condition concerns an empty reference sample.
+            if failures > MAX_FAILURE_SHARE * count or failures == count:
                 left_out[name] = f"failed on {failures} of {count} reference networks"
             else:
                 usable[name] = column
@@ -220,6 +221,8 @@ class Consensus:
             scored the network.
         """
         names = list(self.weights)
+        if not names:
+            return np.full((RESAMPLES, len(networks)), np.nan)
         logs = np.zeros((len(networks), len(names)))
         has_score = np.zeros((len(networks), len(names)))
         for i, scores in enumerate(networks):
