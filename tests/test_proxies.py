@@ -99,7 +99,7 @@ class Gate(nn.Module):
 
 @pytest.mark.parametrize("name", ["naswot", "swap", "te_nas_regions"])
 def test_codes_do_not_contain_learned_gates(name):
-    """At first the gate is 1."""
+    """The gate multiplies by 1, so it changes no other code."""
     model, x, _ = make_two_layers()
     gated = nn.Sequential(model[0], Gate(), *model[1:])
     assert score(name, gated, x) == score(name, model, x)

@@ -100,6 +100,24 @@ def test_the_command_contains_what_the_keys_of_records_depend_on(options, expect
     assert sorted(run.to_command().split()) == sorted(words)
 
 
+def test_the_code_of_a_run_is_all_user_code_that_decides_the_search(tmp_path):
+    """The proxies of `also` decide it only if the strategy weighs them."""
+    names = {}
+    for word in ("space", "proxy", "strategy", "screen", "also"):
+        (tmp_path / f"{word}.py").write_text(f"name = {word!r}")
+        names[word] = f"{tmp_path}/{word}.py:name"
+    config = SearchConfig(
+        names["space"],
+        names["proxy"],
+        f"zerocost_pt(proxy={names['strategy']})",
+        screen=f"params,{names['screen']}(samples=2)",
+        also=f"{names['also']},naswot",
+    )
+    always = [names["space"], names["proxy"], names["strategy"], f"{names['screen']}(samples=2)"]
+    assert config.list_user_code() == always
+    assert config.list_user_code(has_objectives=True) == [*always, names["also"]]
+
+
 def test_the_command_names_the_folder_of_data_sets_that_the_user_named():
     config = SearchConfig("s", "naswot", budget=9, data_root="my data")
     run = RunFolder(Path("run"), config, "naswot@2", higher_is_better=True, about="")

@@ -142,11 +142,11 @@ class ProxyEvaluator:
         yield []
         if not groups:
             return
-        for index, arrived in self.executor.map(groups):
+        for index, worker_records in self.executor.map(groups):
             # Records from another process hold a copy of their request. It is replaced by our own
             # request, so that a long search keeps one copy of each architecture and task.
             records = []
-            for request, record in zip(groups[index], arrived, strict=True):
+            for request, record in zip(groups[index], worker_records, strict=True):
                 records.append(replace(record, request=request))
             if self.store is not None:
                 self.store.add(records)

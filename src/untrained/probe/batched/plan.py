@@ -106,7 +106,7 @@ class MeasurementPlan:
     ) -> None:
         """Take the measurements of all probes together and store them in the probes.
 
-        Running out of memory is raised. Other failures leave a probe unchanged.
+        If memory runs out, the exception is raised. After any other failure, a probe is unchanged.
         """
         if not probes:
             return

@@ -91,8 +91,8 @@ def run_tapes(
 ) -> list[TapeResult]:
     """Run all tapes.
 
-    A network whose call raises is dropped, and the others continue. Running out of memory concerns
-    all networks and is raised.
+    A network whose call raises is dropped, and the others continue. If memory runs out, the
+    exception is raised, because it concerns all networks.
 
     Args:
         tapes: The tapes.
