@@ -5,9 +5,8 @@ measure, samples, weights and seed are those of the experiment. Device, torch ve
 of networks per pass may differ: they change the last digits, and the page of results names them.
 
 The files in docs/results/data/scores are reduced to save space: they lack the columns of space,
-samples and weights. A score of a reduced file is used if architecture,
-proxy and seed agree, but only for fresh weights and for spaces without options. The page of results
-says so.
+samples and weights. A score of a reduced file is used if architecture, proxy and seed agree, but
+only for fresh weights and for spaces without options. The page of results says so.
 """
 
 import re
@@ -143,7 +142,10 @@ class RecordedScores:
     def describe_use(self) -> str:
         """Return a sentence about the scores that were read instead of measured."""
         if not self.used:
-            return f"No score in {self.path.name} belongs to this experiment."
+            return (
+                f"None of the scores in {self.path.name} were used: no proxy of this experiment "
+                "has all its scores there."
+            )
         environments = "; ".join(sorted(self.environments))
         text = (
             f"{self.used:,} scores were read from {self.path.name} ({environments}) and not "
