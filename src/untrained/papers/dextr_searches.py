@@ -11,7 +11,14 @@ import numpy as np
 from untrained.data import load_data
 from untrained.papers.dextr import PAPER
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.samples import find_images, limit_samples, measure_archs
+from untrained.papers.samples import (
+    describe_substitute,
+    describe_trial,
+    find_cifar10,
+    find_images,
+    limit_samples,
+    measure_archs,
+)
 from untrained.papers.searches import SearchOutcome, SearchPlan, run_searches
 from untrained.reports.reproduction_result import TableLine
 from untrained.spaces import load_space
@@ -44,14 +51,11 @@ COST_NOTE = "Search costs are days on one device: an RTX A6000 in the paper, {de
 
 def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, ...]:
     """Return these deviations and those that all three searches share."""
-    trial_note = ""
-    if config.batch:
-        trial_note = f"This is a quick trial: networks see at most {config.batch} samples."
     return (
         *deviations,
         NOT_TRAINED_NOTE,
         COST_NOTE.format(device=config.compute.device),
-        trial_note,
+        describe_trial(config),
     )
 
 
@@ -68,7 +72,7 @@ def table_2(config: ExperimentConfig) -> Findings:
     """Table 2: by Zero-Cost-PT in the space of DARTS, Dextr finds in 0.07 GPU days a network with
     6.6 M parameters, a top-1 error of 24.6 % and a top-5 error of 7.4 % on ImageNet."""
     published_params, published_days = TABLE_2
-    data = find_images("cifar10", config.data_root) or "digits"
+    data = find_cifar10(config)
     plans = [SearchPlan(DARTS, ZEROCOST_PT, data, seed) for seed in range(config.seeds)]
     outcomes = run_searches(config, plans, "proposals")
     # Several proposals may be the same architecture.
@@ -94,9 +98,6 @@ def table_2(config: ExperimentConfig) -> Findings:
         TableLine("mean dextr of all proposals", None, float(np.nanmean(scores))),
         TableLine("search cost, days", published_days, days, note=cost_note),
     )
-    data_note = ""
-    if data == "digits":
-        data_note = "The supernet sees digits, because CIFAR-10 is not in the data root."
     deviations = _list_deviations(
         config,
         f"Each of {config.seeds} proposals is a search with its own seed and its own supernet; "
@@ -104,7 +105,7 @@ def table_2(config: ExperimentConfig) -> Findings:
         "wins. Costs are summed.",
         "The network for ImageNet has 48 channels and 14 cells and is counted without its "
         "auxiliary tower.",
-        data_note,
+        describe_substitute(data, "Supernets"),
     )
     return Findings(lines, deviations)
 

@@ -15,7 +15,13 @@ from untrained.papers.dextr import PAPER as DEXTR_PAPER
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.hnas_cells import compute_depth, compute_width
 from untrained.papers.nasi import PAPER as NASI_PAPER
-from untrained.papers.samples import find_images, limit_samples, measure_archs
+from untrained.papers.samples import (
+    describe_substitute,
+    describe_trial,
+    find_cifar10,
+    limit_samples,
+    measure_archs,
+)
 from untrained.papers.searches import SearchPlan, run_searches
 from untrained.papers.table_lines import make_seeds_line
 from untrained.reports.reproduction_result import Curve, Plot, TableLine
@@ -111,22 +117,6 @@ def make_operations_plot(winners_by_method: Sequence[SearchWinners], title: str)
     return Plot(title, ", ".join(numbered_kinds), "edges of 8", tuple(curves))
 
 
-def _choose_images(config: ExperimentConfig) -> str:
-    return find_images("cifar10", config.data_root) or "digits"
-
-
-def _describe_images(data: str) -> str:
-    if data == "digits":
-        return "Supernets see digits, because CIFAR-10 is not in the data root."
-    return ""
-
-
-def _describe_trial(config: ExperimentConfig) -> str:
-    if config.batch:
-        return f"This is a quick trial: supernets see at most {config.batch} samples."
-    return ""
-
-
 @experiment(
     "dextr-figure-4",
     DEXTR_PAPER,
@@ -140,7 +130,7 @@ def _describe_trial(config: ExperimentConfig) -> str:
 def dextr_figure_4(config: ExperimentConfig) -> Findings:
     """Figure 4: the cells that Zero-Cost-PT finds in DARTS by Dextr, ZiCo and MeCo; the network of
     Dextr has the largest curvature, and its cells have the most different operations."""
-    data = _choose_images(config)
+    data = find_cifar10(config)
     winners_by_method = []
     for proxy in DEXTR_FIGURE_4:
         operations = limit_samples(proxy, config.batch)
@@ -175,8 +165,8 @@ def dextr_figure_4(config: ExperimentConfig) -> Findings:
         f"Every number is the mean of {config.seeds} searches, each with one proposal and its own "
         "supernet; edges are chosen by naswot, as in the search of Dextr. ZiCo has two batches of "
         "64.",
-        _describe_images(data),
-        _describe_trial(config),
+        describe_substitute(data, "Supernets"),
+        describe_trial(config, "supernets"),
     )
     plot = make_operations_plot(winners_by_method, "Operations of the normal cells")
     return Findings(tuple(lines), deviations, (plot,))
@@ -195,7 +185,7 @@ def dextr_figure_4(config: ExperimentConfig) -> Findings:
 def nasi_figure_5(config: ExperimentConfig) -> Findings:
     """Figure 5: the cells that NASI finds in the reduced space of DARTS with a fixed and with an
     adaptive threshold; their networks for CIFAR-10 have 3.9 and 3.7 M parameters (Table 1)."""
-    data = _choose_images(config)
+    data = find_cifar10(config)
     batch = min(NASI_BATCH, config.batch or NASI_BATCH)
     space = load_space(DARTS_CIFAR)
     lines = []
@@ -220,8 +210,8 @@ def nasi_figure_5(config: ExperimentConfig) -> Findings:
         f"of {batch}; mu is 2, nu fixed at 100 or adaptive from 500, as in the paper.",
         "Networks for CIFAR-10 have 36 channels and 20 cells and are counted without their "
         "auxiliary tower. They are not trained.",
-        _describe_images(data),
-        _describe_trial(config),
+        describe_substitute(data, "Supernets"),
+        describe_trial(config, "supernets"),
     )
     plot = make_operations_plot(winners_by_method, "Operations of the normal cells")
     return Findings(tuple(lines), deviations, (plot,))

@@ -12,7 +12,12 @@ from untrained.data import load_data
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.hnas import PAPER
 from untrained.papers.hnas_bounds import KAPPA
-from untrained.papers.samples import Measurements, find_images, measure_archs
+from untrained.papers.samples import (
+    Measurements,
+    describe_substitute,
+    find_cifar10,
+    measure_archs,
+)
 from untrained.papers.table_lines import make_seeds_line, parse_table
 from untrained.reports.reproduction_result import TableLine
 from untrained.spaces import load_space
@@ -119,7 +124,7 @@ def table_2(config: ExperimentConfig) -> Findings:
     the widest and the deepest cell of the space of DARTS; M_Trace and the condition number of their
     networks, mean and standard deviation."""
     space = load_space(SPACE)
-    data = find_images("cifar10", config.data_root) or "digits"
+    data = find_cifar10(config)
     source = load_data(data, space.task, config.data_root)
     archs = [space.make_arch(cells.genes) for cells in CELLS.values()]
     measurements = measure_archs(config, ["trace", KAPPA], SPACE, archs, source, "cells")
@@ -133,11 +138,8 @@ def table_2(config: ExperimentConfig) -> Findings:
             _make_cell_line(f"{name}, M_Trace", published_trace, measurements, "trace", index),
             _make_cell_line(f"{name}, kappa", published_kappa, measurements, KAPPA, index),
         ]
-    data_note = ""
-    if data == "digits":
-        data_note = f"Networks see {data}, because CIFAR-10 is not in the data root."
     deviations = (
-        data_note,
+        describe_substitute(data),
         "Networks have 16 channels and 5 cells, as the authors' code scores them; the spread is "
         f"over {config.seeds} initialisations and batches.",
         "The paper does not say which operations its widest and deepest cells have. Ours have "

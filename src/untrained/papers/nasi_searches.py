@@ -16,7 +16,15 @@ import numpy as np
 from untrained.benchmarks import open_table
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.nasi import NO_S3_NOTE, PAPER, TABLES, WIDTH
-from untrained.papers.samples import BenchmarkTask, Scores, find_images, measure_sample
+from untrained.papers.samples import (
+    BenchmarkTask,
+    Scores,
+    describe_substitute,
+    describe_trial,
+    find_cifar10,
+    find_images,
+    measure_sample,
+)
 from untrained.papers.searches import SearchOutcome, SearchPlan, run_searches
 from untrained.papers.table_lines import join_notes, make_mean_line, parse_table
 from untrained.reports.reproduction_result import Curve, Plot, TableLine
@@ -100,7 +108,7 @@ def search_with_nasi(
         **options: Options of the strategy that differ from `STEPS` steps and batches of `BATCH`.
     """
     # Without CIFAR-10 the experiment still runs, and a deviation says so.
-    data = data or find_images("cifar10", config.data_root) or "digits"
+    data = data or find_cifar10(config)
     settings = {"steps": STEPS, "batch": BATCH} | options
     if config.batch:
         settings["batch"] = min(settings["batch"], config.batch)
@@ -182,13 +190,12 @@ def _describe_most_likely(outcomes: Sequence[SearchOutcome]) -> str:
 
 def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, ...]:
     """Return these deviations and those that all searches share."""
-    data_note = ""
-    if not find_images("cifar10", config.data_root):
-        data_note = "Supernets see digits, because CIFAR-10 is not in the data root."
-    trial_note = ""
-    if config.batch:
-        trial_note = f"This is a quick trial: supernets see at most {config.batch} samples."
-    return (*deviations, SETTINGS_NOTE, data_note, trial_note)
+    return (
+        *deviations,
+        SETTINGS_NOTE,
+        describe_substitute(find_cifar10(config), "Supernets"),
+        describe_trial(config, "supernets"),
+    )
 
 
 @experiment("nasi-table-4", PAPER, "NASI's searches of NAS-Bench-201", "test accuracy, %", seeds=10)
@@ -278,9 +285,8 @@ def _make_cell_lines(name: str, cell: str, config: ExperimentConfig) -> list[Tab
     table = open_table(NB201_TABLE, config.data_root)
     lines = []
     for column, dataset in DATASETS.items():
-        accuracy = table.read_value(
-            cell, table.find_metric(dataset=dataset, split="test", epochs=200)
-        )
+        metric = table.find_metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[NB201_TABLE])
+        accuracy = table.read_value(cell, metric)
         lines.append(TableLine(f"{name}, {column}", None, accuracy, note=cell))
     return lines
 

@@ -80,7 +80,6 @@ def reproduce(
         True
     """
     definition = EXPERIMENTS[experiment]
-    # A correlation needs at least three architectures.
     sample_count = parse_count(
         definition.samples if samples is None else samples, "samples", MIN_SAMPLES
     )

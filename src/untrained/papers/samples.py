@@ -31,6 +31,7 @@ from untrained.workflows.score_architectures import score_architectures
 
 NOT_RECORDED = "not recorded"  # why a proxy has no scores if nothing is measured
 MIN_SAMPLES = 3  # architectures that a correlation needs
+SUBSTITUTE = "digits"  # the images that networks see if those of CIFAR-10 are missing
 Scores = NDArray[np.float64]  # (seeds, architectures)
 
 
@@ -354,6 +355,38 @@ def find_images(dataset: str, root: str | Path | None) -> str | None:
     return None
 
 
+def find_cifar10(config: ExperimentConfig) -> str:
+    """Return the name of the images of CIFAR-10, or `digits` if they are not in the data root."""
+    return find_images("cifar10", config.data_root) or SUBSTITUTE
+
+
+def describe_substitute(data: str, networks: str = "Networks") -> str:
+    """Return a sentence that says that CIFAR-10 is missing; empty if it is not.
+
+    Args:
+        data: The images, as `find_cifar10` returns them.
+        networks: What sees the images: "Networks" or "Supernets".
+    """
+    if data != SUBSTITUTE:
+        return ""
+    return f"{networks} see {SUBSTITUTE}, because CIFAR-10 is not in the data root."
+
+
+def describe_trial(
+    config: ExperimentConfig, networks: str = "networks", samples: str = "samples"
+) -> str:
+    """Return a sentence about the limit on the samples of a quick trial; empty without a limit.
+
+    Args:
+        config: Has the limit.
+        networks: What sees the samples: "networks" or "supernets".
+        samples: What a sample is: "samples" or "rows".
+    """
+    if config.batch is None:
+        return ""
+    return f"This is a quick trial: {networks} see at most {config.batch} {samples}."
+
+
 def _choose_data(
     task: BenchmarkTask, truth: GroundTruth, config: ExperimentConfig
 ) -> tuple[str, DataSource]:
@@ -361,11 +394,7 @@ def _choose_data(
     name = task.data
     # For inputs that are not images, noise is the only substitute.
     if name is None and len(truth.task.input_shape) == 3:
-        name = (
-            find_images(truth.metric.dataset, config.data_root)
-            or find_images("cifar10", config.data_root)
-            or "digits"
-        )
+        name = find_images(truth.metric.dataset, config.data_root) or find_cifar10(config)
     name, source, _ = load_benchmark_data(name or "noise", truth, config.data_root)
     return name, source
 
@@ -398,7 +427,7 @@ def _describe_deviations(
             "in the data root."
         )
     if config.batch is not None:
-        deviations.append(f"This is a quick trial: networks see at most {config.batch} samples.")
+        deviations.append(describe_trial(config))
     return tuple(deviations)
 
 

@@ -14,7 +14,7 @@ from untrained.data import DataSource, load_data
 from untrained.data_root import find_data_root
 from untrained.errors import UsageError
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.samples import limit_samples
+from untrained.papers.samples import describe_trial, limit_samples
 from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import make_mean_line, parse_table
 from untrained.reports.confirmation_result import BEST_OF_SEARCH, DesignResult
@@ -119,7 +119,7 @@ def table_5(config: ExperimentConfig) -> Findings:
         "with the lowest log loss on the validation rows is evaluated once on the test rows, as "
         "are the hand-designed networks.",
         RECIPE_NOTE,
-        _describe_trial(config),
+        describe_trial(config, samples="rows"),
     )
     return Findings(tuple(lines), deviations)
 
@@ -169,7 +169,7 @@ def figure_4(config: ExperimentConfig) -> Findings:
         "AUC is computed on the validation rows, which also select the epoch, because test rows "
         "are only used for a winner; the paper shows test results.",
         RECIPE_NOTE,
-        _describe_trial(config),
+        describe_trial(config, samples="rows"),
     )
     return Findings(tuple(lines), deviations, (plot,))
 
@@ -216,7 +216,7 @@ def figure_3(config: ExperimentConfig) -> Findings:
         "loss on the validation rows is evaluated once on the test rows. The time is that of "
         "scoring the architectures, without the warm-up and these trainings.",
         RECIPE_NOTE,
-        _describe_trial(config),
+        describe_trial(config, samples="rows"),
     )
     return Findings(tuple(lines), deviations, tuple(plots))
 
@@ -346,12 +346,6 @@ def _describe_evolution(config: ExperimentConfig) -> str:
         f"Evolution with the settings of the paper scores {config.samples:,} architectures, the "
         "first 128 at random; the paper scores 2,048."
     )
-
-
-def _describe_trial(config: ExperimentConfig) -> str:
-    if not config.batch:
-        return ""
-    return f"This is a quick trial: networks see at most {config.batch} rows."
 
 
 def make_design_lines(table: str, space: str, design: DesignResult) -> list[TableLine]:

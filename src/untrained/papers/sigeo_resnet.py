@@ -11,7 +11,12 @@ import numpy as np
 from untrained.benchmarks.comparison import collect_scores
 from untrained.benchmarks.statistics import spearman
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.samples import find_images, limit_samples
+from untrained.papers.samples import (
+    SUBSTITUTE,
+    describe_trial,
+    find_cifar10,
+    limit_samples,
+)
 from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import make_correlation_line, parse_table
 from untrained.proxies import load_proxy
@@ -41,7 +46,7 @@ sigeo  97.01 81.19
 def table_4(config: ExperimentConfig) -> Findings:
     """Table 4: accuracy on CIFAR-10 and CIFAR-100 of the residual networks with at most a million
     parameters that evolution finds by SiGeo and by ZiCo, without warm-up."""
-    images = find_images("cifar10", config.data_root) or "digits"
+    images = find_cifar10(config)
     lines = []
     for name in PROXIES:
         result = _run_search(config, name, images)
@@ -52,10 +57,7 @@ def table_4(config: ExperimentConfig) -> Findings:
             what = f"{name}, accuracy on {dataset}, %"
             lines.append(TableLine(what, number, None, note="not trained"))
     train_command = f"untrained train {config.folder / 'sigeo'} --recipe zen-cifar"
-    images_name = "digits" if images == "digits" else "CIFAR-10"
-    trial_note = ""
-    if config.batch:
-        trial_note = f"This is a quick trial: networks see at most {config.batch} samples."
+    images_name = images if images == SUBSTITUTE else "CIFAR-10"
     deviations = (
         "The winners are not trained: the paper trains for 1,440 epochs, with AutoAugment and a "
         f"large network as teacher. A training without these two: {train_command}.",
@@ -65,7 +67,7 @@ def table_4(config: ExperimentConfig) -> Findings:
         "ZenNAS.",
         f"Networks see {images_name}; one search is used for both data sets, because the space is "
         "the same.",
-        trial_note,
+        describe_trial(config),
     )
     return Findings(tuple(lines), deviations)
 

@@ -19,11 +19,12 @@ from untrained.data import TRAIN, DataSource, load_data
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.measurements import MODULE_NAME
 from untrained.papers.samples import (
+    MIN_SAMPLES,
     BenchmarkTask,
     Measurements,
     Sample,
     Scores,
-    find_images,
+    find_cifar10,
     measure_archs,
     measure_sample,
 )
@@ -195,8 +196,7 @@ def table_3(config: ExperimentConfig) -> Findings:
     deviations: list[str] = []
     scores: dict[str, SpaceScores] = {}
     for name, (task, share) in TASKS.items():
-        # A correlation needs at least three architectures.
-        samples = max(3, round(share * config.samples))
+        samples = max(MIN_SAMPLES, round(share * config.samples))
         step_sizes = STEPS if name == ABLATION_SPACE else (FROZEN, STEP)
         scores[name] = measure_space(replace(config, samples=samples), task, step_sizes)
         deviations += scores[name].sample.deviations
@@ -298,8 +298,7 @@ def _make_ablation_lines(scores: SpaceScores) -> list[TableLine]:
 
 def _count_images(config: ExperimentConfig) -> int:
     """Return the number of training images that are available."""
-    name = find_images("cifar10", config.data_root) or "digits"
-    source = load_data(name, Task("cifar10", (3, 32, 32), 10), config.data_root)
+    source = load_data(find_cifar10(config), Task("cifar10", (3, 32, 32), 10), config.data_root)
     return len(source.parts[TRAIN])
 
 
