@@ -2,6 +2,7 @@
 
 import random
 from functools import partial
+from itertools import count
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import untrained
 from untrained.errors import UsageError
 from untrained.pairs import format_pairs, split_pairs
 from untrained.runs.store import Store
+from untrained.spaces import InvalidArch
 from untrained.spaces.core.notation import PairNotation
 from untrained.spaces.core.ranges import FloatRange, IntRange
 from untrained.types import Arch, Record, ScoreRequest, Task
@@ -263,6 +265,70 @@ def test_typed_numbers_become_those_of_the_range():
     assert type(arch["width"]) is int
 
 
+def test_a_range_of_tiny_steps_is_not_listed(monkeypatch):
+    """A list of a billion numbers would not fit into memory."""
+
+    @untrained.space
+    def fine(choose, task):
+        choose.float("rate", 0.0, 1.0, 1e-9)
+        return nn.Linear(1, 1)
+
+    message = "the numbers were listed"
+    monkeypatch.setattr(FloatRange, "list_values", lambda _: pytest.fail(message))
+    parent = fine.parse("rate=0.25")
+    assert fine.mutate(parent, 0) != parent
+    values = FloatRange(0.0, 1.0, 1e-9).list_representative_values()
+    assert len(values) == 64
+    assert (values[0], values[-1]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("make_choice", "message"),
+    [
+        (
+            lambda choose: choose.int("n", 0, 2**63),
+            r"high is 9223372036854775808, .* limit is 2\^53",
+        ),
+        (lambda choose: choose.int("n", -(2**60), 0), r"low is -1152921504606846976, .* is 2\^53"),
+        (lambda choose: choose.float("x", -1e308, 1e308), "is impossible: the range is too large"),
+        (
+            lambda choose: choose.float("x", 0, 1e200, 1e-200),
+            "is impossible: the range is too large",
+        ),
+    ],
+)
+def test_a_range_beyond_floating_point_numbers_is_refused(make_choice, message):
+    @untrained.space
+    def wrong(choose, task):
+        make_choice(choose)
+        return nn.Linear(1, 1)
+
+    with pytest.raises(UsageError, match=message) as caught:
+        wrong.sample(0)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_largest_whole_numbers_can_be_mutated():
+    @untrained.space
+    def large(choose, task):
+        choose.int("n", 2**53 - 3, 2**53)
+        return nn.Linear(1, 1)
+
+    parent = large.parse(f"n={2**53}")
+    mutants = {large.mutate(parent, seed)["n"] for seed in range(50)}
+    assert mutants <= {2**53 - 3, 2**53 - 2, 2**53 - 1}
+
+
+def test_a_scale_of_words_is_refused():
+    @untrained.space(scale="size")
+    def words(choose, task):
+        choose("size", ["small", "large"])
+        return nn.Linear(1, 1)
+
+    with pytest.raises(UsageError, match="the options of scale='size' are not numbers"):
+        words.list_scaled(words.sample(0))
+
+
 def test_a_range_can_scale_networks():
     @untrained.space(scale="width")
     def scaled(choose, task):
@@ -271,7 +337,9 @@ def test_a_range_can_scale_networks():
     widths = [arch["width"] for arch in scaled.list_scaled(scaled.parse("width=7,depth=2"))]
     assert widths == sorted(set(widths))
     assert (widths[0], widths[-1]) == (1, 5000)
-    assert 30 < len(widths) <= 64
+    # A selection of at most 64 numbers from the whole range, and the number of the architecture.
+    assert 30 < len(widths) <= 65
+    assert 7 in widths
 
 
 # ------------------------------------------------------------------------------------- wrong calls
@@ -432,6 +500,34 @@ def test_a_function_that_makes_other_choices_is_reported():
         sample_some(moody)
     with pytest.raises(UsageError, match="gave the choice 'width' different options"):
         sample_some(growing)
+
+
+def test_a_function_that_fails_in_some_runs_is_reported():
+    @untrained.space
+    def choosy(choose, task):
+        network = nn.Linear(choose("width", [1, 2]), 1)
+        if next(calls):
+            raise InvalidArch("bad luck")
+        return network
+
+    @untrained.space
+    def broken(choose, task):
+        network = nn.Linear(choose("width", [1, 2]), 1)
+        if next(calls):
+            raise ValueError("bad luck")
+        return network
+
+    # The first run samples an architecture, the second one begins the check.
+    calls = count()
+    message = (
+        r"choosy is not repeatable: for width=\d it raised InvalidArch\('bad luck'\) in one run"
+    )
+    with pytest.raises(UsageError, match=message):
+        choosy.sample(0)
+    calls = count()
+    message = "the space broken raised an error when asked for its choices"
+    with pytest.raises(UsageError, match=message):
+        broken.sample(0)
 
 
 def test_repeatable_functions_pass_whatever_their_weights_are():

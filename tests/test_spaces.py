@@ -189,6 +189,25 @@ def test_an_error_marks_the_position_in_malformed_pairs(text, column):
     assert find_marked_column(str(caught.value)) == column
 
 
+@pytest.mark.parametrize(
+    ("space", "text"),
+    [
+        ("nats_size", f"8:8:8:8:{'5' * 5000}"),
+        ("nasrec_small", f"linear-2d(0){'5' * 5000} linear-3d(0)16"),
+        ("mobilenetv2", f"SuperConvK3BNRELU(3,{'8' * 5000},2,1)"),
+    ],
+)
+def test_a_number_that_python_does_not_read_is_refused(space, text):
+    with pytest.raises(UsageError, match=f"is not an architecture of {space}: Exceeds the limit"):
+        load_space(space).parse(text)
+
+
+@pytest.mark.parametrize("space", ["nasbench101", "nasbench1shot1_s1"])
+def test_a_cell_without_vertices_is_malformed(space):
+    with pytest.raises(UsageError, match="expected the operations at position 1"):
+        load_space(space).parse("+")
+
+
 def test_a_choice_made_twice_is_rejected():
     @untrained.space
     def twice(choose, task):

@@ -24,6 +24,7 @@ from untrained.spaces import (  # noqa: F401 - importing a space registers it
 from untrained.spaces.core.choices import InvalidArch as InvalidArch
 from untrained.spaces.core.counts import Counts as Counts
 from untrained.spaces.core.space import SPACES as SPACES
+from untrained.spaces.core.space import NoAlternativeError as NoAlternativeError
 from untrained.spaces.core.space import Space as Space
 from untrained.spaces.core.space import space as space
 from untrained.user_code import find_user_code

@@ -17,6 +17,8 @@ _MUTATION_STEP = 0.2
 # Values of a range without steps are rounded to this many digits, which keeps architectures
 # readable.
 _DIGITS = 4
+# Larger whole numbers are not exact as floating-point numbers, in which positions are computed.
+_LARGEST_WHOLE_NUMBER = 2**53
 # Largest number of values that `list_representative_values` returns for a range.
 _MAX_REPRESENTATIVES = 64
 
@@ -44,6 +46,11 @@ class Range(ABC):
     def find(self, value: object) -> Choice | None:
         """Return the number of the range that a value denotes, or None if there is none."""
 
+    @property
+    @abstractmethod
+    def count(self) -> int | None:
+        """How many numbers the range has; None if there are infinitely many."""
+
     @abstractmethod
     def list_values(self) -> Sequence[Choice] | None:
         """Return all numbers in ascending order, or None if there are infinitely many."""
@@ -63,10 +70,9 @@ class Range(ABC):
     @property
     def has_alternatives(self) -> bool:
         """Whether there is more than one number."""
-        values = self.list_values()
-        if values is None:
+        if self.count is None:
             return self.high > self.low
-        return len(values) > 1
+        return self.count > 1
 
     def sample(self, rng: np.random.Generator) -> Choice:
         """Return a random number of the range."""
@@ -85,9 +91,8 @@ class Range(ABC):
 
     def list_representative_values(self) -> list[Choice]:
         """Return all numbers if they are few, otherwise a selection from the whole range."""
-        values = self.list_values()
-        if values is not None and len(values) <= _MAX_REPRESENTATIVES:
-            return list(values)
+        if self.count is not None and self.count <= _MAX_REPRESENTATIVES:
+            return list(self.list_values() or ())
         positions = np.linspace(0, 1, _MAX_REPRESENTATIVES).tolist()
         numbers = [self.get_number_at(position) for position in positions]
         # Different positions may be rounded to the same number.
@@ -105,6 +110,10 @@ class IntRange(Range):
     def last(self) -> int:
         """The largest number that is reached in whole steps."""
         return self._numbers[-1]
+
+    @property
+    def count(self) -> int:
+        return len(self._numbers)
 
     def find(self, value: object) -> int | None:
         if isinstance(value, float) and value.is_integer():
@@ -152,7 +161,13 @@ class FloatRange(Range):
         """The largest number that is reached in whole steps."""
         if self.step is None:
             return self.high
-        return self._get_grid_value(self._count_values() - 1)
+        return self._get_grid_value(self._count_steps())
+
+    @property
+    def count(self) -> int | None:
+        if self.step is None:
+            return None
+        return self._count_steps() + 1
 
     def find(self, value: object) -> float | None:
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -174,12 +189,13 @@ class FloatRange(Range):
     def list_values(self) -> Sequence[float] | None:
         if self.step is None:
             return None
-        return [self._get_grid_value(index) for index in range(self._count_values())]
+        return [self._get_grid_value(index) for index in range(self._count_steps() + 1)]
 
-    def _count_values(self) -> int:
+    def _count_steps(self) -> int:
+        """Return how many steps lead from the smallest to the largest number."""
         assert self.step is not None
         # (0.3 - 0.1) / 0.1 is slightly less than 2.
-        return floor((self.high - self.low) / self.step * (1 + 1e-9) + 1e-9) + 1
+        return floor((self.high - self.low) / self.step * (1 + 1e-9) + 1e-9)
 
     def _get_grid_value(self, index: int) -> float:
         assert self.step is not None
@@ -187,15 +203,16 @@ class FloatRange(Range):
 
     def get_position_of(self, value: float) -> float:
         if self.step is not None:
-            return (round((value - self.low) / self.step) + 0.5) / self._count_values()
+            return (round((value - self.low) / self.step) + 0.5) / (self._count_steps() + 1)
         if self.log:
             return log(value / self.low) / log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def get_number_at(self, position: float) -> float:
         if self.step is not None:
-            count = self._count_values()
-            return self._get_grid_value(min(floor(position * count), count - 1))
+            last_index = self._count_steps()
+            index = floor(position * (last_index + 1))
+            return self._get_grid_value(min(index, last_index))
         if self.high == self.low:
             return self.low
         if self.log:
@@ -240,15 +257,22 @@ def make_float_range(low: object, high: object, step: object, log: object) -> Fl
     largest = _read_number("high", high)
     distance = None if step is None else _read_number("step", step)
     _check_bounds(smallest, largest, distance, is_log=bool(log))
+    if not isfinite((largest - smallest) / (distance or 1.0)):
+        raise InvalidOptions("the range is too large for floating-point numbers")
     if log and distance is not None:
         raise InvalidOptions("log=True and step exclude each other; remove one of them")
     return FloatRange(smallest, largest, distance, bool(log))
 
 
 def _read_whole_number(name: str, value: object) -> int:
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    raise InvalidOptions(f"{name} is {show_value(value)}, which is not a whole number")
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise InvalidOptions(f"{name} is {show_value(value)}, which is not a whole number")
+    number = int(value)
+    if abs(number) > _LARGEST_WHOLE_NUMBER:
+        raise InvalidOptions(
+            f"{name} is {show_value(number)}, which is too large; the limit is 2^53"
+        )
+    return number
 
 
 def _read_number(name: str, value: object) -> float:

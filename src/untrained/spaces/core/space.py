@@ -70,6 +70,10 @@ _checked_samples: WeakKeyDictionary[NetworkFunction, Counter[str]] = WeakKeyDict
 _checked_builders: WeakKeyDictionary[NetworkFunction, Counter[str]] = WeakKeyDictionary()
 
 
+class NoAlternativeError(UsageError):
+    """An architecture has no choice that could change, so it cannot be mutated."""
+
+
 @dataclass(frozen=True)
 class SpaceHooks:
     """Optional parts of a space in addition to its function.
@@ -183,13 +187,7 @@ class Space:
 
         The function runs on the meta device, so tensors have shapes but no memory.
         """
-        try:
-            decisions, _ = self._run_network_function(chooser, task or self.task, device="meta")
-        except UntrainedError:
-            raise
-        except (Exception, SystemExit) as error:
-            subject = f"the space {self.name}"
-            raise user_code_error(subject, "when asked for its choices", error) from error
+        decisions, _ = self._run_without_building(chooser, task or self.task)
         return decisions
 
     def sample(self, seed: Seed = None) -> Arch:
@@ -225,16 +223,35 @@ class Space:
         """Check the function of a user with its first samples, see `repeatability.py`."""
         if not self._begin_check(_checked_samples):
             return
-        difference = find_difference(self._run_without_building, arch.genes)
+
+        def run(chooser: Chooser) -> tuple[Decisions, nn.Module | None]:
+            return self._run_without_building(chooser, self.task)
+
+        try:
+            difference = find_difference(run, arch.genes)
+        except InvalidArch as error:
+            # The function accepted the same choices when the architecture was sampled.
+            difference = f"raised InvalidArch({str(error)!r}) in one run and not in another"
         if difference:
             raise self._make_repeatability_error(arch, difference)
 
-    def _run_without_building(self, chooser: Chooser) -> tuple[Decisions, nn.Module | None]:
+    def _run_without_building(
+        self, chooser: Chooser, task: Task
+    ) -> tuple[Decisions, nn.Module | None]:
         """Run the function on the meta device; the network is None if it returns a builder.
 
         A builder may crash its process, so only workers call it.
+
+        Raises:
+            UserCodeError: The function raised an error.
         """
-        decisions, result = self._run_network_function(chooser, self.task, device="meta")
+        try:
+            decisions, result = self._run_network_function(chooser, task, device="meta")
+        except UntrainedError:
+            raise
+        except (Exception, SystemExit) as error:
+            subject = f"the space {self.name}"
+            raise user_code_error(subject, "when asked for its choices", error) from error
         if isinstance(result, nn.Module):
             return decisions, result
         return decisions, None
@@ -282,6 +299,7 @@ class Space:
             An architecture that differs from `arch`.
 
         Raises:
+            NoAlternativeError: All choices of `arch` have a single option.
             UsageError: No valid neighbour was found in 10,000 attempts.
 
         Example:
@@ -306,11 +324,15 @@ class Space:
         return self._retry_until_valid(attempt, f"neighbour of {arch}")
 
     def change_choices(self, arch: Arch, rng: np.random.Generator, count: int = 1) -> Arch:
-        """Change `count` choices; dependent choices that no longer fit are sampled again."""
+        """Change `count` choices; dependent choices that no longer fit are sampled again.
+
+        Raises:
+            NoAlternativeError: All choices of `arch` have a single option.
+        """
         decisions = self.list_decisions(make_replay_chooser(arch.genes, str(arch)))
         changeable = [decision for decision in decisions if decision.options.has_alternatives]
         if not changeable:
-            raise UsageError(f"{arch} has no choice that could change")
+            raise NoAlternativeError(f"{arch} has no choice that could change")
         genes = dict(arch.genes)
         for index in rng.choice(len(changeable), min(count, len(changeable)), replace=False):
             decision = changeable[index]
@@ -376,11 +398,13 @@ class Space:
     def list_scaled(self, arch: Arch) -> list[Arch]:
         """Return the same architecture at every scale, smallest first.
 
-        The choice `scale` takes each of its options, including those that are never sampled.
-        Options that do not fit the other choices of the architecture are skipped.
+        The choice `scale` takes each of its options, including those that are never sampled. Of a
+        long range it takes a selection, and the number that `arch` has. Options that do not fit the
+        other choices of the architecture are skipped.
 
         Raises:
-            UsageError: The space has no `scale`, or `arch` does not have this choice.
+            UsageError: The space has no `scale`, `arch` does not have this choice, or its options
+                are not numbers.
         """
         options = self._list_scale_options(arch)
         scaled_archs = []
@@ -401,7 +425,15 @@ class Space:
         decisions = self.list_decisions(make_replay_chooser(arch.genes, str(arch)))
         for decision in decisions:
             if decision.name == self.scale:
-                return decision.options.list_representative_values()
+                options = decision.options.list_representative_values()
+                if any(isinstance(option, str) for option in options):
+                    raise UsageError(
+                        f"space {self.name}: the options of scale={self.scale!r} are not numbers; "
+                        "name a choice with numbers as options"
+                    )
+                if decision.value not in options:
+                    options.append(decision.value)
+                return options
         choice_list = ", ".join(decision.name for decision in decisions)
         raise UsageError(
             f"space {self.name}: scale={self.scale!r} is not a choice of {arch}; "
@@ -449,7 +481,14 @@ class Space:
                 f"{show_value(text)} is not an architecture; give an architecture string, such as "
                 f"{example!r}"
             )
-        return self.make_arch(self.hooks.notation.parse(text), text)
+        try:
+            genes = self.hooks.notation.parse(text)
+        except ValueError as error:
+            # Raised by `int`, for instance for a number of more than 4,300 digits.
+            raise UsageError(
+                f"{show_value(text)} is not an architecture of {self.name}: {error}"
+            ) from error
+        return self.make_arch(genes, text)
 
     def make_arch(self, genes: Genes, label: str = "") -> Arch:
         """Return the architecture with these genes.

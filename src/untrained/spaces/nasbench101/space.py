@@ -85,6 +85,8 @@ def parse_spec(text: str) -> CellSpec:
 def _parse_digits(text: str, matrix_digits: str, op_digits: str) -> CellSpec:
     """Read the format of public tables: digits of the matrix and of the operations."""
     vertex_count = len(op_digits)
+    if vertex_count == 0:
+        raise make_parse_error(text, len(text), "the operations")
     if len(matrix_digits) != vertex_count**2 or set(matrix_digits) - set("01"):
         expected = f"{vertex_count} x {vertex_count} digits 0 or 1, one row for each operation"
         raise make_parse_error(text, 0, expected)
