@@ -9,12 +9,15 @@ import torch
 from torch import nn
 
 import untrained
-from tests.strategies.toys import TASK, ten, twelve
+from tests.strategies.toys import TASK, read_fitness, run_toy_search, ten, twelve
 from untrained.config import LatencyLimit, Limits, parse_amount, parse_bytes, parse_latency
 from untrained.errors import UsageError
 from untrained.probe import Probe
-from untrained.spaces import load_space
+from untrained.spaces import InvalidArch, load_space
+from untrained.spaces.core.ranges import IntRange
+from untrained.strategies.evolution import Evolution
 from untrained.strategies.limits import MAX_ATTEMPTS, ConstrainedSpace, NetworkSize
+from untrained.strategies.local import LocalSearch
 from untrained.types import Batch
 
 
@@ -313,6 +316,53 @@ def test_an_architecture_that_cannot_be_counted_is_rejected():
     assert space.rejected["max_flops"] > 0
 
 
+@pytest.mark.parametrize("limit", ["max_params", "min_params"])
+def test_the_error_says_why_no_architecture_can_be_counted(limit):
+    @untrained.space(task=TASK)
+    def unsized(choose, task):
+        # A lazy layer has no parameters before the first forward pass.
+        return nn.Sequential(nn.Flatten(), nn.LazyLinear(choose("width", (4, 8))))
+
+    space = ConstrainedSpace(unsized, Limits.parse(**{limit: "10"}))
+    message = (
+        f"{limit} cannot be checked, because the parameters of no sampled architecture could be "
+        rf"determined \(error: .*uninitialized.*\); leave out {limit}$"
+    )
+    with pytest.raises(UsageError, match=message):
+        space.sample(np.random.default_rng(0))
+    assert space.rejected[limit] == 2 * MAX_ATTEMPTS
+
+
+def test_the_error_does_not_call_an_unknown_latency_infinite():
+    limits = Limits.parse(max_latency="5ms")
+    space = ConstrainedSpace(twelve, limits, latency=lambda arch: float("inf"))
+    message = "the latency of no sampled architecture could be determined; leave out max_latency"
+    with pytest.raises(UsageError, match=message):
+        space.sample(np.random.default_rng(0))
+
+
+@untrained.space(task=TASK)
+def single(choose, task):
+    """One architecture, with 4 weights per input and 4 biases."""
+    width = choose("width", (4,))
+    return lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, width))
+
+
+def test_a_space_of_one_architecture_has_its_limits_in_the_error():
+    space = ConstrainedSpace(single, Limits(max_params=100))
+    with pytest.raises(UsageError, match=f"the closest had {4 * 192 + 4} parameters; raise"):
+        space.sample(np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("strategy", [Evolution, LocalSearch])
+def test_a_search_of_one_architecture_ends_when_it_is_scored(strategy):
+    space = ConstrainedSpace(single)
+    scores = run_toy_search(
+        strategy(space, np.random.default_rng(0), read_fitness), lambda arch: 1.0, budget=5
+    )
+    assert [str(arch) for arch in scores] == ["width=4"]
+
+
 # --------------------------------------------------------------------------- filling the limits
 
 
@@ -425,6 +475,36 @@ def test_a_space_of_the_user_may_have_known_designs():
     limited = ConstrainedSpace(space, Limits(max_params=1265))
     assert str(limited.list_known_designs()["deep"]) == "width=5,layers=3"
     assert ConstrainedSpace(scaled, Limits(max_params=1265)).list_known_designs() == {}
+
+
+@pytest.mark.parametrize(("seconds", "designs"), [(0.001, {"odd": "width=101"}), (1.0, {})])
+def test_a_known_design_keeps_a_width_that_the_selection_of_a_long_range_lacks(seconds, designs):
+    @untrained.space(task=TASK, scale="width", known_designs=lambda task: {"odd": "width=101"})
+    def wide(choose, task):
+        width = choose.int("width", 1, 500)
+        return lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, width))
+
+    limits = Limits.parse(max_latency="5ms")
+    space = ConstrainedSpace(wide, limits, latency=lambda arch: seconds)
+    found = {name: str(arch) for name, arch in space.list_known_designs().items()}
+    assert found == designs
+
+
+def test_a_scale_can_stay_if_no_number_of_the_selection_fits():
+    selection = IntRange(1, 500, 1).list_representative_values()
+
+    @untrained.space(task=TASK, scale="width")
+    def between(choose, task):
+        width = choose.int("width", 1, 500)
+        if width in selection:
+            raise InvalidArch("the width is in the selection")
+        return lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, width))
+
+    space = ConstrainedSpace(between, Limits(max_params=250 * 193))
+    rng = np.random.default_rng(0)
+    widths = {space.sample(rng)["width"] for _ in range(5)}
+    assert max(widths) <= 250
+    assert widths.isdisjoint(selection)
 
 
 def test_known_designs_that_are_not_in_the_space_are_refused():

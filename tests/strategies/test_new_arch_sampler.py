@@ -1,7 +1,9 @@
 """`NewArchSampler` finds every architecture of a small space, however many are requested at a time."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from torch import nn
 
@@ -9,7 +11,7 @@ import untrained
 from tests.strategies.toys import TASK, ten, twelve
 from untrained.seeds import make_generator
 from untrained.strategies.base import NewArchSampler
-from untrained.types import Task
+from untrained.types import Arch, Task
 
 
 @untrained.space(task=TASK, size=4**5)
@@ -45,6 +47,42 @@ def test_a_child_is_not_sampled_again():
     late = sampler.sample_new(1000, rng)
     assert len(late) == 23
     assert child not in late
+
+
+class Numbers:
+    """A space of 60,000 architectures that are made in no time."""
+
+    name = "numbers"
+    size = 60_000
+
+    def __iter__(self) -> Iterator[Arch]:
+        return (Arch("numbers", (("number", number),)) for number in range(self.size))
+
+    def sample(self, rng: np.random.Generator) -> Arch:
+        return Arch("numbers", (("number", int(rng.integers(self.size))),))
+
+    def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch:
+        return self.sample(rng)
+
+    def cross(self, a: Arch, b: Arch, rng: np.random.Generator) -> Arch:
+        return self.sample(rng)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_architecture_is_found_however_many_children_were_listed(seed):
+    """Listed architectures that became children since do not count as repeated samples."""
+    space = Numbers()
+    sampler = NewArchSampler(space)
+    rng = make_generator(seed)
+    archs = list(space)
+    for arch in archs[4000:]:
+        sampler.mark_seen(arch)
+    sampled = sampler.sample_new(200, rng)
+    children = [arch for arch in archs[:4000] if arch not in set(sampled)]
+    last = children.pop(int(rng.integers(len(children))))
+    for arch in children:
+        assert sampler.mark_seen(arch)
+    assert sampler.sample_new(5, rng) == [last]
 
 
 def test_in_a_large_space_new_architectures_are_plain_samples():

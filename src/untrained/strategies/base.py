@@ -249,9 +249,9 @@ class NewArchSampler:
     def _sample(self, rng: np.random.Generator) -> Arch:
         if self._unseen is None and self._repeated_samples >= _REPEATED_SAMPLES_BEFORE_LISTING:
             self._list_unseen(rng)
-        if self._unseen is not None:
-            arch = next(self._unseen, None)
-            if arch is not None:
+        # Some of the listed architectures may have been marked as seen since.
+        for arch in self._unseen or ():
+            if arch not in self._seen:
                 return arch
         return self._space.sample(rng)
 

@@ -22,10 +22,11 @@ import numpy as np
 import torch
 
 from untrained.config import LatencyLimit, Limits
-from untrained.errors import Unscorable, UsageError
+from untrained.engine.failures import catch_failure
+from untrained.errors import UsageError
 from untrained.probe import Probe
-from untrained.spaces import Counts, Space
-from untrained.types import Arch, Batch, Task
+from untrained.spaces import Counts, NoAlternativeError, Space
+from untrained.types import Arch, Batch, Failure, Task
 
 # After this many samples, `sample` mutates the one that is closest to the limits. After as many
 # mutations it gives up.
@@ -34,6 +35,13 @@ MAX_ATTEMPTS = 500
 _MAX_NEIGHBOURS = 100
 
 _UNITS = {"params": "parameters", "flops": "multiply-adds", "memory": "bytes"}
+_QUANTITIES = {
+    "max_params": "parameters",
+    "min_params": "parameters",
+    "max_flops": "multiply-adds",
+    "max_memory": "memory",
+    "max_latency": "latency",
+}
 
 
 class NetworkSize:
@@ -90,14 +98,16 @@ class LimitViolation:
 
     Attributes:
         limit: Name of the limit, such as "max_params".
-        value: The value of the architecture, or None if it cannot be counted.
+        value: The value of the architecture, or None if it cannot be counted or measured.
         excess: The factor by which the value is too large or too small. If several upper limits on
-            size are violated, the largest of their factors.
+            size are violated, the largest of their factors. Infinite without a value.
+        reason: Why there is no value, if that is known.
     """
 
     limit: str
     value: float | None
     excess: float
+    reason: str = ""
 
 
 class ConstrainedSpace:
@@ -165,7 +175,10 @@ class ConstrainedSpace:
             if closest is None or attempt < MAX_ATTEMPTS:
                 proposal = self.space.sample(rng)
             else:
-                proposal = self.space.mutate(closest, rng)
+                try:
+                    proposal = self.space.mutate(closest, rng)
+                except NoAlternativeError:
+                    proposal = self.space.sample(rng)
             for arch in self._list_candidates(proposal):
                 if self.allows(arch):
                     return arch
@@ -190,7 +203,10 @@ class ConstrainedSpace:
 
     def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch:
         """Return a neighbour that satisfies the limits, or a sample if none is found."""
-        neighbour = self._find_allowed(lambda: self.space.mutate(arch, rng), arch)
+        try:
+            neighbour = self._find_allowed(lambda: self.space.mutate(arch, rng), arch)
+        except NoAlternativeError:
+            neighbour = None
         if neighbour is not None:
             return neighbour
         return self.sample(rng)
@@ -284,13 +300,17 @@ class ConstrainedSpace:
         violation = self._check_maxima(size)
         if violation is not None:
             return violation
-        if limits.min_params is not None and size.params < limits.min_params:
-            return LimitViolation(
-                "min_params", size.params, limits.min_params / max(size.params, 1)
-            )
+        if limits.min_params is not None:
+            params = _count_size(size, "params")
+            if isinstance(params, Failure):
+                return LimitViolation("min_params", None, inf, str(params))
+            if params < limits.min_params:
+                return LimitViolation("min_params", params, limits.min_params / max(params, 1))
         # Latency comes last, because measuring it is expensive (`max_latency.py`).
         if limits.max_latency is not None and self._latency is not None:
             seconds = self._latency(arch)
+            if seconds == inf:
+                return LimitViolation("max_latency", None, inf)
             if limits.max_latency.is_exceeded_by(seconds):
                 return LimitViolation("max_latency", seconds, seconds / limits.max_latency.seconds)
         return None
@@ -303,10 +323,9 @@ class ConstrainedSpace:
                 # Counting memory builds the network on the meta device, which is not worth the time
                 # for an architecture that is rejected anyway.
                 break
-            try:
-                value = getattr(size, name)
-            except Unscorable:
-                return LimitViolation(f"max_{name}", None, inf)
+            value = _count_size(size, name)
+            if isinstance(value, Failure):
+                return LimitViolation(f"max_{name}", None, inf, str(value))
             if value <= maximum:
                 continue
             excess = value / maximum
@@ -367,9 +386,14 @@ class ConstrainedSpace:
         violation = self._violations[closest_arch]
         assert violation is not None
         limit = violation.limit
-        closest = "could not be counted"
-        if violation.value is not None:
-            closest = f"had {_format_amount(limit, violation.value)}"
+        if violation.value is None:
+            # Any architecture with a value would be closer to the limits.
+            reason = f" ({violation.reason})" if violation.reason else ""
+            return (
+                f"{self.name}: {limit} cannot be checked, because the {_QUANTITIES[limit]} of no "
+                f"sampled architecture could be determined{reason}; leave out {limit}"
+            )
+        closest = _format_amount(limit, violation.value)
         bound = _format_amount(limit, self._get_bound(limit))
         comparison = "at most"
         advice = "raise"
@@ -378,7 +402,7 @@ class ConstrainedSpace:
             advice = "lower"
         return (
             f"{self.name}: none of {2 * MAX_ATTEMPTS} sampled architectures "
-            f"has {comparison} {bound}; the closest {closest}; {advice} {limit}"
+            f"has {comparison} {bound}; the closest had {closest}; {advice} {limit}"
         )
 
 
@@ -402,6 +426,12 @@ def _find_largest(scaled_archs: Sequence[Arch], is_allowed: Callable[[Arch], boo
     if low == 0:
         return None
     return scaled_archs[low - 1]
+
+
+def _count_size(size: NetworkSize, name: str) -> float | Failure:
+    """Return a property of a size, or the failure if the network cannot be built or counted."""
+    count: float | Failure = catch_failure(getattr, size, name)
+    return count
 
 
 def _format_amount(limit: str, value: float) -> str:
