@@ -12,6 +12,7 @@ from tests.data.pictures import save_image
 from tests.exports.networks import run_without_untrained
 from untrained.data import TEST
 from untrained.data.pictures.label_file import LabelFileOptions, list_label_file
+from untrained.workflows import contest_rounds
 
 COUNT = 80
 PREDICT = "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -20,6 +21,12 @@ SEARCH = (
     "--data-root root --budget 2 --workers 1 --confirm 1 --recipe quick(epochs=3) --export model "
     "--run run"
 )
+
+
+@pytest.fixture(autouse=True)
+def short_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the trainings of a contest be short, although the data are few."""
+    monkeypatch.setattr(contest_rounds, "ENOUGH_STEPS", (4, 12, 36))
 
 
 @pytest.fixture
