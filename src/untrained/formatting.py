@@ -192,3 +192,10 @@ def _use_minus_sign(text: str) -> str:
     if is_zero:
         return text.lstrip("-")
     return text.replace("-", _MINUS)
+
+
+def format_label_name(name: str) -> str:
+    """Return the name of a label in a sentence: "age", or "the label" if it has no other name."""
+    if name in ("", "label"):
+        return "the label"
+    return name

@@ -33,7 +33,7 @@ class Progress:
             read from the store, which takes no time, so an estimate ignores them.
         workers: Number of workers that share the stage.
         records: Records of the last architecture.
-        metrics: Latest metrics of a training: `epoch`, `epochs`, `loss`, `val_loss` and
+        metrics: Latest metrics of a training: `epoch`, `epochs`, `loss`, `val_loss`, `val_rmse` and
             `val_accuracy`.
         best: The best architecture so far, in a search whose score is known while it runs. Limits
             that are measured at the end, such as latency, are not considered yet.

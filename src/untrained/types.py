@@ -113,9 +113,11 @@ class Task:
         loss: "cross_entropy" for classes, "bce" for one logit per sample, "mse" for numbers.
         vocabularies: Number of categories of each categorical column; empty for images.
         target_mean: Mean of the label of a regression. Networks predict standardised labels, so a
-            prediction times `target_std` plus `target_mean` is in the unit of the label. Neither is
-            part of the key of a score: its fingerprint of the data covers the standardised labels.
+            prediction times `target_std` plus `target_mean` is in the unit of the label. None of
+            the three is part of the key of a score: its fingerprint of the data covers the
+            standardised labels.
         target_std: Standard deviation of the label of a regression.
+        target_name: Name of the label of a regression on images; empty if it has none.
     """
 
     dataset: str
@@ -125,6 +127,7 @@ class Task:
     vocabularies: tuple[int, ...] = ()
     target_mean: float = 0.0
     target_std: float = 1.0
+    target_name: str = ""
 
     @property
     def kind(self) -> TaskKind:

@@ -195,7 +195,7 @@ OPTIONS = {
     "search --keep 10%": "--keep 10% has no effect without --screen: add --screen params,naswot, or leave out --keep",
     "search --top 10": "--top 10 has no effect without --stable: add --stable 200, or leave out --top",
     "search --label click": "--label click names a column of a table: add --data csv:PATH",
-    "search --label click --data digits": "--label click names a column of a table, csv:PATH or parquet:PATH",
+    "search --label click --data digits": "--label click names a column of a table, csv:PATH, parquet:PATH or images:PATH.csv",
     "score ARCH --seeds 0": "Invalid value for '--seeds'",
     "score ARCH --seeds two": "Invalid value for '--seeds'",
     "score ARCH --label click": "--label click names a column of a table",

@@ -20,7 +20,8 @@ from tests.data.pictures import (
 from tests.data.tiny import RGB
 from untrained.data import TEST, TRAIN, VAL, DataSource, find_data_root, load_data
 from untrained.data.pictures import cache
-from untrained.data.pictures.listing import Listing, list_csv, list_folder
+from untrained.data.pictures.label_file import list_label_file
+from untrained.data.pictures.listing import Listing, list_folder
 from untrained.data.source import fingerprint_batch
 from untrained.errors import UsageError
 from untrained.progress import use_progress_callback
@@ -286,7 +287,7 @@ def test_a_csv_file_lists_paths_labels_and_parts(photos):
 def test_a_wrong_csv_file_is_refused(text, message, tmp_path):
     (tmp_path / "list.csv").write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match=message):
-        list_csv(tmp_path / "list.csv")
+        list_label_file(tmp_path / "list.csv")
 
 
 # ------------------------------------------------------------------------------------------------------ wrong requests

@@ -11,7 +11,8 @@ from tests.data.pictures import write_good_images
 from tests.data.tiny import RGB
 from untrained.cli.options import KINDS_WITH_TEST, TABLE_KINDS, add_test
 from untrained.data import TEST, TRAIN, VAL, load_data
-from untrained.data.pictures.listing import list_csv, list_folder
+from untrained.data.pictures.label_file import LabelFileOptions, list_label_file
+from untrained.data.pictures.listing import list_folder
 from untrained.data.registry import SOURCES
 from untrained.data.tables import sources as table_sources
 from untrained.errors import UsageError
@@ -68,7 +69,9 @@ def test_the_test_part_of_a_list_is_another_list(photos):
         for path in sorted((photos.with_name(folder)).glob("*/*.png")):
             lines.append(f"{path},{path.parent.name}")
         photos.with_name(f"{folder}.csv").write_text("\n".join(lines))
-    listing = list_csv(photos.with_name("photos.csv"), photos.with_name("held.csv"))
+    listing = list_label_file(
+        photos.with_name("photos.csv"), LabelFileOptions(test=str(photos.with_name("held.csv")))
+    )
     assert Counter(file.part for file in listing.files) == {TRAIN: 54, VAL: 6, TEST: 9}
 
 

@@ -19,7 +19,7 @@ from untrained.formatting import format_fixed
 from untrained.reports.contest_result import Contest, ContestEntry
 from untrained.reports.pages.search_page import make_search_headline, render_search_page
 from untrained.reports.search_summary import SearchSummary
-from untrained.reports.svg.contest_charts import draw_accuracy_by_size, draw_accuracy_over_time
+from untrained.reports.svg.contest_charts import draw_result_by_size, draw_result_over_time
 from untrained.reports.svg.ranking_charts import draw_size_scatter
 from untrained.runs.folder import RunFolder
 
@@ -151,7 +151,7 @@ def find_circles(svg: str) -> list[ElementTree.Element]:
 
 def test_the_time_chart_has_a_line_per_entry_and_ends_with_the_winner():
     contest = make_contest(ARCHS)
-    svg = draw_accuracy_over_time(contest)
+    svg = draw_result_over_time(contest)
     lines = list(ElementTree.fromstring(svg).iter("path"))
     assert [path.attrib["class"] for path in lines].count("entry") == 8
     assert lines[-1].attrib["class"] == "entry top"
@@ -162,12 +162,12 @@ def test_the_time_chart_has_a_line_per_entry_and_ends_with_the_winner():
     x = [float(circle.attrib["cx"]) for circle in circles[-3:]]
     assert (x[1] - x[0]) / (x[2] - x[0]) == pytest.approx(0.5405, abs=0.01)  # ln 4 / ln 13
     assert "7. ResNet-20 (known design)\nround 1: 54.0 %, 10 s" in circles[-3].findtext("title", "")
-    assert draw_accuracy_over_time(replace(contest, entries=())) == ""
+    assert draw_result_over_time(replace(contest, entries=())) == ""
 
 
 def test_the_size_chart_shows_the_first_round_and_a_ring_around_the_winner():
     contest = make_contest(ARCHS)
-    *dots, winner, ring = find_circles(draw_accuracy_by_size(contest))
+    *dots, winner, ring = find_circles(draw_result_by_size(contest))
     assert len(dots) == 7
     assert winner.attrib["class"] == "top"
     assert ring.attrib["class"] == "ring"
@@ -183,7 +183,7 @@ def test_the_size_chart_shows_the_first_round_and_a_ring_around_the_winner():
         assert places[number][1] == pytest.approx(expected, abs=0.2)
     assert places[9][1] < places[7][1]
     sizeless = tuple(replace(entry, params=None) for entry in contest.entries)
-    assert draw_accuracy_by_size(replace(contest, entries=sizeless)) == ""
+    assert draw_result_by_size(replace(contest, entries=sizeless)) == ""
 
 
 def test_the_ring_of_the_score_chart_is_around_the_winner():

@@ -119,14 +119,15 @@ DataOption = Annotated[
 LabelOption = Annotated[
     str | None,
     typer.Option(
-        help="Column to predict in csv:PATH or parquet:PATH.",
+        help="Column to predict in csv:PATH, parquet:PATH or images:PATH.csv.",
         rich_help_panel=DATA,
     ),
 ]
 TaskOption = Annotated[
     str | None,
     typer.Option(
-        help="What the label of a table is: binary, classification or regression.",
+        help="What the label of a table or of pictures is: binary (tables only), classification or "
+        "regression.",
         show_default="inferred from the label",
         rich_help_panel=DATA,
     ),
@@ -239,6 +240,8 @@ def require_option(name: str, value: object, other_example: str, other_value: ob
 def add_label(data: str | None, label: str | None, task: str | None = None) -> str | None:
     """Add `--label` and `--task` to the name of a table: `csv:clicks.csv?label=click`.
 
+    A label file of pictures, `images:PATH.csv`, is such a table.
+
     Args:
         data: Value of `--data`.
         label: Value of `--label`.
@@ -266,14 +269,17 @@ def _add_table_option(data: str | None, name: str, value: str | None, purpose: s
     if value is None:
         return data
     if data is None:
-        raise UsageError(f"--{name} {value} {purpose}: add --data csv:PATH or --data parquet:PATH")
+        raise UsageError(
+            f"--{name} {value} {purpose}: add --data csv:PATH, parquet:PATH or images:PATH.csv"
+        )
     # A path without "csv:" is refused when the data are loaded, with a message that says what to
     # write instead. (`Path.exists` would raise an error for a name that is too long for a path.)
     if os.path.exists(data):
         return data
-    if not data.startswith(("csv:", "parquet:")):
+    if not data.startswith(("csv:", "parquet:", "images:")):
         raise UsageError(
-            f"--{name} {value} {purpose}, csv:PATH or parquet:PATH, and {data} is not a table"
+            f"--{name} {value} {purpose}, csv:PATH, parquet:PATH or images:PATH.csv, and {data} is "
+            "not a table"
         )
     separator = "&" if "?" in data else "?"
     return f"{data}{separator}{name}={quote(value)}"
@@ -317,7 +323,7 @@ def add_test(data: str | None, test: str | None) -> str | None:
     if os.path.exists(str(data)):
         # Data without a kind are refused when they are loaded.
         return data
-    if kind not in TABLE_KINDS:
+    if kind not in (*TABLE_KINDS, "images"):
         return f"{data}?test={quote(path)}"
     separator = "&" if "?" in str(data) else "?"
     return f"{data}{separator}test={quote(path)}"

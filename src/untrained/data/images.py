@@ -7,12 +7,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from untrained.data.parts import TEST_SHARE, ImagePart, Parts, choose_shares, split_by_class
+from untrained.data.parts import (
+    TEST_SHARE,
+    TRAIN,
+    ImagePart,
+    Parts,
+    choose_shares,
+    split_by_class,
+)
+from untrained.data.regression import measure_labels, standardise_labels
 from untrained.data.source import DataSource
 from untrained.errors import UsageError
-from untrained.types import Batch, Task
+from untrained.types import REGRESSION, Batch, Task
 
-LabelledImages = tuple[Tensor, Tensor]  # images (N, H, W, C) of uint8 and their labels (N,)
+# Images (N, H, W, C) of uint8, and their labels (N,): classes as int64, or numbers as float64.
+LabelledImages = tuple[Tensor, Tensor]
 _IMAGES_FOR_STATISTICS = 2000
 _IMAGES_PER_STEP = 1000  # images that are resized at once
 
@@ -39,6 +48,27 @@ def make_image_task(name: str, like: Task, classes: int | None = None) -> Task:
     return replace(like, dataset=name, num_classes=classes or like.num_classes)
 
 
+def make_image_regression_task(
+    name: str, like: Task, target_name: str, mean: float = 0.0, std: float = 1.0
+) -> Task:
+    """Make the task of a source of images whose labels are numbers.
+
+    Args:
+        name: Name of the data.
+        like: Task with the input shape that networks take.
+        target_name: Name of the label.
+        mean: Mean of the labels over the training part.
+        std: Their standard deviation over the training part.
+
+    Raises:
+        UsageError: The networks do not take images.
+    """
+    task = make_image_task(name, like, classes=1)
+    return replace(
+        task, loss=REGRESSION.loss, target_mean=mean, target_std=std, target_name=target_name
+    )
+
+
 def make_image_source(
     images: Tensor,
     labels: Tensor,
@@ -55,17 +85,25 @@ def make_image_source(
 
     Args:
         images: Images (N, H, W, C) of uint8.
-        labels: Their classes (N,).
-        task: The task of the networks.
+        labels: Their classes (N,), or for a regression numbers in their unit.
+        task: The task of the networks. For a regression, the mean and the deviation of the labels
+            are added.
         statistics: Mean and standard deviation per channel; computed from the images by default.
         published_parts: Functions that read the parts which the publisher provides separately. The
             other parts are split off from `images`, with equal shares of each class.
         classes: Names of the classes.
         test_share: Share of the test part, if it is split off.
     """
-    labels = labels.long()
+    is_regression = task.kind == REGRESSION
+    if not is_regression:
+        labels = labels.long()
     separate_parts = published_parts or {}
     rows_of_parts = split_by_class(labels, choose_shares(separate_parts, test_share), task)
+    if is_regression:
+        train_labels = labels[rows_of_parts[TRAIN]].tolist()
+        label_mean, label_std = measure_labels(train_labels, task.dataset)
+        task = replace(task, target_mean=label_mean, target_std=label_std)
+        labels = standardise_labels(labels, task)
     mean, std = statistics or compute_channel_statistics(images)
     mean = fit_statistic(mean, task)
     std = fit_statistic(std, task)
@@ -81,13 +119,16 @@ def make_image_source(
     def open_parts() -> Parts:
         arrays = {name: (images[rows], labels[rows]) for name, rows in rows_of_parts.items()}
         for name, read_part in separate_parts.items():
-            arrays[name] = read_part()
+            part_images, part_labels = read_part()
+            if is_regression:
+                part_labels = standardise_labels(part_labels, task)
+            arrays[name] = (part_images, part_labels)
         parts = {}
         for name, (part_images, part_labels) in arrays.items():
             fitted_images = fit_images(part_images, task)
-            parts[name] = ImagePart(
-                fitted_images, part_labels.long(), mean.flatten(), std.flatten()
-            )
+            if not is_regression:
+                part_labels = part_labels.long()
+            parts[name] = ImagePart(fitted_images, part_labels, mean.flatten(), std.flatten())
         return parts
 
     return DataSource(task, draw, open_parts, classes)

@@ -1,5 +1,7 @@
 """Images in numpy archives: `x` and `y`, or `x_train` and `y_train`, optionally other parts.
 
+Labels are classes if they are integers, and numbers to predict if they are floats.
+
 Archives are read without pickles, so that a file from the internet cannot run code.
 """
 
@@ -10,9 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from untrained.data.held_out import second_test_part_error, split_test_path
-from untrained.data.images import LabelledImages, make_image_source, make_image_task
+from untrained.data.images import (
+    LabelledImages,
+    make_image_regression_task,
+    make_image_source,
+    make_image_task,
+)
 from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.data.pictures.card import limit_input_size, propose_input_size
 from untrained.data.registry import register_source
@@ -29,11 +37,12 @@ _ARRAY_NAMES = {
     TEST: (("x_test", "y_test"),),
 }
 _MAX_CLASSES = 100_000
+_TARGET_NAME = "y"  # of numbers as labels
 
 
 @register_source(
-    "npz:PATH, a numpy archive: images x (N, H, W[, C], uint8), labels y; "
-    "also x_val, y_val, x_test, y_test",
+    "npz:PATH, a numpy archive: images x (N, H, W[, C], uint8), labels y (classes as integers, "
+    "numbers as floats); also x_val, y_val, x_test, y_test",
     belongs_to_user=True,
 )
 def npz(argument: str, like: Task, root: Path) -> DataSource:
@@ -45,13 +54,36 @@ def npz(argument: str, like: Task, root: Path) -> DataSource:
         if TEST in parts:
             raise second_test_part_error(path, test_path)
         parts = {**parts, TEST: read_npz(test_path)[TRAIN]}
-    largest_label = max(int(labels.max()) for _, labels in parts.values())
-    task = make_image_task(f"npz:{path.name}", like, largest_label + 1)
+    task = _make_task(f"npz:{path.name}", like, parts)
     source = make_source_from_parts(parts, task)
     images, _ = parts[TRAIN]
     proposed_side = propose_input_size(min(images.shape[1:3]))
     limited_side = limit_input_size(proposed_side, len(images))
     return replace(source, propose_side=lambda: limited_side)
+
+
+def _make_task(name: str, like: Task, parts: Mapping[str, LabelledImages]) -> Task:
+    """Return the task of the labels of all parts.
+
+    Raises:
+        UsageError: Some parts have classes and others have numbers.
+    """
+    number_parts = []
+    class_parts = []
+    for part, (_, labels) in parts.items():
+        if labels.is_floating_point():
+            number_parts.append(part)
+        else:
+            class_parts.append(part)
+    if number_parts and class_parts:
+        raise UsageError(
+            f"{name} has floats as labels in the part {number_parts[0]} and integers in the part "
+            f"{class_parts[0]}; save both as floats for numbers, or as integers for classes"
+        )
+    if number_parts:
+        return make_image_regression_task(name, like, _TARGET_NAME)
+    largest_label = max(int(labels.max()) for _, labels in parts.values())
+    return make_image_task(name, like, largest_label + 1)
 
 
 def make_source_from_parts(
@@ -121,16 +153,31 @@ def _convert_part(
         raise UsageError(
             f"{path}: {image_name} is {images.dtype} {images.shape}; expected uint8 (N, H, W[, C])"
         )
+    if images.ndim == 3:
+        images = images[..., None]
+    if labels.dtype.kind == "f" and labels.size == len(images):
+        numbers = labels.reshape(-1).astype(np.float64)
+        _check_finite(path, label_name, numbers)
+        return torch.from_numpy(images), torch.from_numpy(numbers)
     if labels.dtype.kind not in "iu" or labels.size != len(images) or labels.min() < 0:
         raise UsageError(
             f"{path}: {label_name} is {labels.dtype} {labels.shape}; "
-            f"expected {len(images)} non-negative integers, one per image"
+            f"expected {len(images)} non-negative integers for classes, or floats for numbers, one "
+            "per image"
         )
     if labels.max() >= _MAX_CLASSES:
         raise UsageError(
             f"{path}: {label_name} has the label {labels.max()}; number the classes 0, 1, 2 and so "
             f"on, at most {_MAX_CLASSES:,} of them"
         )
-    if images.ndim == 3:
-        images = images[..., None]
     return torch.from_numpy(images), torch.from_numpy(labels.reshape(-1).astype(np.int64))
+
+
+def _check_finite(path: Path, label_name: str, numbers: NDArray[np.float64]) -> None:
+    is_wrong = ~np.isfinite(numbers)
+    if is_wrong.any():
+        index = int(is_wrong.argmax())
+        raise UsageError(
+            f"{path}: {label_name}[{index}] is {numbers[index]}; labels must be finite numbers, so "
+            "leave that image out"
+        )

@@ -60,7 +60,7 @@ class ImagePart:
 
     Attributes:
         images: Images (N, H, W, C) of uint8.
-        labels: Their classes (N,).
+        labels: Their classes (N,), or for a regression their standardised labels (N,) of float32.
         mean: Mean per channel (C,), on the scale 0 to 1.
         std: Standard deviation per channel (C,).
     """
@@ -188,10 +188,11 @@ def split_by_class(
 ) -> dict[str, Tensor]:
     """Split samples into parts such that every class has the same shares.
 
-    The split of a class depends on its own samples only, not on those of other classes.
+    The split of a class depends on its own samples only, not on those of other classes. Samples
+    with numbers as labels are split at random.
 
     Args:
-        labels: Classes of the samples (N,).
+        labels: Classes of the samples (N,), or numbers, which are floats.
         shares: Shares by part.
         task: Task of the data, whose name decides the random order.
         seed: Seed of the random order.
@@ -199,6 +200,9 @@ def split_by_class(
     Returns:
         Rows of each part, in increasing order.
     """
+    if labels.is_floating_point():
+        # Numbers have no classes, so all samples are split like one class.
+        labels = torch.zeros(len(labels), dtype=torch.long)
     rows_of_parts: dict[str, list[Tensor]] = {part: [] for part in shares}
     for label in labels.unique():  # type: ignore[no-untyped-call]
         rows = (labels == label).nonzero()[:, 0]

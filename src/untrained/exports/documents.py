@@ -92,8 +92,18 @@ def _make_target(subject: ExportSubject) -> dict[str, Any] | None:
     """Return how to convert outputs to the unit of the label; None unless it is a regression."""
     if subject.task.kind != REGRESSION:
         return None
-    name = subject.schema.label if subject.schema else "prediction"
-    return {"name": name, "mean": subject.task.target_mean, "std": subject.task.target_std}
+    return {
+        "name": _name_target(subject),
+        "mean": subject.task.target_mean,
+        "std": subject.task.target_std,
+    }
+
+
+def _name_target(subject: ExportSubject) -> str:
+    """Return the name of the label of a regression, or "prediction" if it has none."""
+    if subject.schema is not None:
+        return subject.schema.label
+    return subject.task.target_name or "prediction"
 
 
 def make_table_config(schema: Schema) -> dict[str, Any]:
@@ -202,7 +212,10 @@ def _describe_task(subject: ExportSubject) -> str:
         channels, height, width = task.input_shape
         size = f"{width} x {height} pixels with {format_count(channels, 'channel')}"
         if task.kind == REGRESSION:
-            return f"Predicts a number from images of {size}: {_format_scaling(task)}."
+            return (
+                f"Predicts `{_name_target(subject)}`, a number, from images of {size}: it is "
+                f"{_format_scaling(task)}, in the unit of the labels in the training data."
+            )
         return f"Classifies images of {size} into {len(_list_classes(subject))} classes."
     if subject.schema is not None:
         columns = _count_columns(subject.schema)
@@ -316,8 +329,11 @@ def _describe_files(subject: ExportSubject, facts: ExportFacts) -> str:
         "model.onnx": _describe_onnx(facts),
     }
     if subject.schema is None:
+        labels = "classes"
+        if subject.task.kind == REGRESSION:
+            labels = "mean and standard deviation of the label"
         files["config.json"] = (
-            "classes, input size, mean and standard deviation of each channel, and the origin"
+            f"{labels}, input size, mean and standard deviation of each channel, and the origin"
         )
         files["predict.py"] = (
             f"reads images (or rows of a CSV file) and prints {prediction} of each"
@@ -369,6 +385,8 @@ def _describe_quality(subject: ExportSubject) -> str:
     if "test" in samples:
         test = f"{format_count(samples['test'], 'sample')}, evaluated once"
     quality = f"{_format_test_result(training)} on the test part of {subject.data} ({test})."
+    if subject.task.kind == REGRESSION:
+        quality += f" {_describe_errors(subject)}"
     if training.get("estimated_by"):
         count = format_count(samples["train"], "sample")
         return (
@@ -378,6 +396,18 @@ def _describe_quality(subject: ExportSubject) -> str:
     if "train" in samples:
         quality += f" Trained on {format_count(samples['train'], 'sample')}."
     return quality
+
+
+def _describe_errors(subject: ExportSubject) -> str:
+    """Return the unit of the errors of a regression, and what a constant prediction achieves."""
+    text = f"RMSE and MAE are in the unit of `{_name_target(subject)}`."
+    constant = subject.training.get("constant")
+    if constant:
+        text += (
+            f" Always predicting the mean has an RMSE of {constant['rmse']:.4g} and an MAE of "
+            f"{constant['mae']:.4g}."
+        )
+    return text
 
 
 def _format_test_result(training: dict[str, Any]) -> str:

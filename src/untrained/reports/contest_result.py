@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from untrained.files import read_result_file, write_atomically
-from untrained.formatting import format_count
-from untrained.reports.group_comparison import TrainedGroup, compare_groups
+from untrained.formatting import format_count, format_label_name, format_percent
+from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_groups
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import CONTEST_FILE, is_confirmation_of
+from untrained.types import CLASSIFICATION, REGRESSION, TASK_KINDS, TaskKind
 
 # How an entry was selected, see `ContestEntry.selections`.
 BEST_PREFIX = "best by "
@@ -23,7 +24,7 @@ RANDOM = "random"
 KNOWN_DESIGNS = "known designs"
 
 # Half-width of a 95 % interval in standard errors.
-_INTERVAL = 1.96
+INTERVAL = 1.96
 # The groups that the networks selected by a proxy are compared with, in the words of a sentence.
 _OTHER_GROUPS = {
     LARGEST: "the largest ones",
@@ -46,16 +47,50 @@ class RoundResult:
             the training was stopped because it took too long.
         samples: Number of training samples.
         seconds: Duration of the training.
-        accuracy: Fraction of the validation samples that are classified correctly after the round.
+        accuracy: Fraction of the validation samples that are classified correctly after the round;
+            None for a regression.
         correct: One bit per validation sample, as hexadecimal digits: whether it is classified
             correctly. Two networks are compared sample by sample.
+        rmse: For a regression, the root of the mean squared error on the validation samples, in the
+            unit of the label; else None.
+        rmse_margin: Half-width of its 95 % interval.
+        r2: For a regression, the share of the variance that is explained; None if all labels are
+            equal.
+        squared_errors: For a regression, the squared error of each validation sample, as
+            hexadecimal digits of float64.
     """
 
     epochs: float
     samples: int
     seconds: float
-    accuracy: float
+    accuracy: float | None = None
     correct: str = ""
+    rmse: float | None = None
+    rmse_margin: float | None = None
+    r2: float | None = None
+    squared_errors: str = ""
+
+    @property
+    def rank_value(self) -> float:
+        """What entries are ranked by: the accuracy, or minus the RMSE. Higher is better."""
+        if self.rmse is not None:
+            return -self.rmse
+        return self.accuracy or 0.0
+
+    @property
+    def points(self) -> float | None:
+        """The accuracy or R2 in per cent; None for an undefined R2."""
+        share = self.accuracy if self.rmse is None else self.r2
+        if share is None:
+            return None
+        return 100 * share
+
+    @property
+    def text(self) -> str:
+        """The result, such as "71.2 %", or an RMSE."""
+        if self.rmse is not None:
+            return f"{self.rmse:.4g}"
+        return format_percent(self.accuracy or 0.0)
 
 
 @dataclass(frozen=True)
@@ -102,10 +137,17 @@ class ContestEntry:
 
     @property
     def accuracy(self) -> float | None:
-        """Validation accuracy after the last round; None if no round was finished."""
+        """Validation accuracy after the last round; None for a regression or without a round."""
         if not self.rounds:
             return None
         return self.rounds[-1].accuracy
+
+    @property
+    def last_round(self) -> RoundResult | None:
+        """The last round that it has finished; None if there is none."""
+        if not self.rounds:
+            return None
+        return self.rounds[-1]
 
     @property
     def is_left_out(self) -> bool:
@@ -130,10 +172,10 @@ class Contest:
     Attributes:
         winner: The architecture of the winner.
         winner_number: Number of the winning entry.
-        entries: All entries, sorted by the number of finished rounds and then by accuracy, highest
-            first. Entries that failed come last.
-        tied: Numbers of the entries that the validation samples cannot distinguish from the most
-            accurate one, including that one.
+        entries: All entries, sorted by the number of finished rounds and then by accuracy or RMSE,
+            best first. Entries that failed come last.
+        tied: Numbers of the entries that the validation samples cannot distinguish from the best
+            one, including that one.
         rounds: Number of rounds.
         train_samples: Number of training samples; a round may use fewer.
         val_samples: Number of validation samples.
@@ -144,6 +186,10 @@ class Contest:
         search_key: Identity of the ranking that the entries come from.
         passed_over: Number of networks with high scores that were too slow to train in the time.
         replacements: Number of networks with the next best scores that took part instead.
+        task: What the networks predict: "classification" or "regression".
+        label: Name of the label of a regression; may be empty.
+        constant_rmse: For a regression, the RMSE of always predicting the mean label of the
+            training part on the validation samples; else None.
     """
 
     winner: str
@@ -160,6 +206,21 @@ class Contest:
     search_key: str = ""
     passed_over: int = 0
     replacements: int = 0
+    task: str = CLASSIFICATION.name
+    label: str = ""
+    constant_rmse: float | None = None
+
+    @property
+    def kind(self) -> TaskKind:
+        """What the networks predict."""
+        return TASK_KINDS[self.task]
+
+    @property
+    def result_title(self) -> str:
+        """What the networks are compared by: "accuracy" or "RMSE"."""
+        if self.kind == REGRESSION:
+            return self.kind.error_title
+        return self.kind.quality_title
 
     @property
     def winning_entry(self) -> ContestEntry:
@@ -170,29 +231,42 @@ class Contest:
         raise ValueError(f"there is no entry {self.winner_number}")
 
     def compute_margin(self, entry: ContestEntry) -> float | None:
-        """Return the half-width of the 95 % interval of an entry's accuracy; None without one."""
-        if entry.accuracy is None:
+        """Return the half-width of the 95 % interval of an entry's result; None without one."""
+        result = entry.last_round
+        if result is None:
             return None
-        variance = entry.accuracy * (1 - entry.accuracy) / self.val_samples
-        return _INTERVAL * sqrt(variance)
+        if result.accuracy is None:
+            return result.rmse_margin
+        variance = result.accuracy * (1 - result.accuracy) / self.val_samples
+        return INTERVAL * sqrt(variance)
 
-    def format_accuracy(self, entry: ContestEntry) -> str:
-        """Return the accuracy with its interval, such as "71.2 ± 3.9 %", or why there is none."""
+    def format_result(self, entry: ContestEntry) -> str:
+        """Return accuracy or RMSE with its interval, such as "71.2 ± 3.9 %", or why it has none."""
+        result = entry.last_round
         margin = self.compute_margin(entry)
-        if entry.accuracy is None or margin is None:
+        if result is None or margin is None:
             if entry.is_left_out:
                 return "left out"
             return "failed"
-        return f"{100 * entry.accuracy:.1f} \u00b1 {100 * margin:.1f} %"
+        if result.accuracy is None:
+            return f"{result.rmse:.4g} \u00b1 {margin:.2g}"
+        return f"{100 * result.accuracy:.1f} \u00b1 {100 * margin:.1f} %"
 
     @property
     def verdict(self) -> str:
-        """Which network wins, its accuracy, and how certain the choice is."""
+        """Which network wins, its result, and how certain the choice is."""
         entry = self.winning_entry
-        text = (
-            f"Network {entry.number} wins: {entry.selection_text}. It classifies "
-            f"{self.format_accuracy(entry)} of {self.val_samples:,} validation samples correctly"
-        )
+        text = f"Network {entry.number} wins: {entry.selection_text}. "
+        if self.kind == REGRESSION:
+            text += (
+                f"Its RMSE on {self.val_samples:,} validation samples is "
+                f"{self.format_result(entry)}, in the unit of {format_label_name(self.label)}"
+            )
+        else:
+            text += (
+                f"It classifies {self.format_result(entry)} of {self.val_samples:,} validation "
+                "samples correctly"
+            )
         others = len(self.tied) - 1
         if others == 0:
             return f"{text}."
@@ -203,6 +277,17 @@ class Contest:
             f"{text}. {others} other {noun} within one standard error of the best; of these, the "
             f"{preferred} wins."
         )
+
+    @property
+    def constant_text(self) -> str:
+        """What always predicting the mean achieves in a regression; else empty."""
+        result = self.winning_entry.last_round
+        if self.constant_rmse is None or result is None or result.rmse is None:
+            return ""
+        text = f"Always predicting the mean has an RMSE of {self.constant_rmse:.4g}"
+        if result.rmse >= self.constant_rmse:
+            return f"{text}, so the winner has not learned to predict the label yet."
+        return f"{text} on these samples."
 
     @property
     def passed_over_text(self) -> str:
@@ -235,11 +320,11 @@ class Contest:
             for other_name, other_text in _OTHER_GROUPS.items():
                 other = groups.get(other_name)
                 if other is not None:
-                    sentences.append(_compare_in_words(group, other, other_text))
+                    sentences.append(_compare_in_words(group, other, other_text, self.kind))
         return tuple(sentences)
 
     def _list_groups(self) -> dict[str, TrainedGroup]:
-        """Return the architectures by selection, with their accuracies after the first round."""
+        """Return the architectures by selection, with accuracy or R2 after the first round."""
         archs: dict[str, list[str]] = {}
         results: dict[str, list[float]] = {}
         compared: set[str] = set()
@@ -247,13 +332,16 @@ class Contest:
         for entry in sorted(self.entries, key=lambda entry: entry.number):
             if entry.arch in compared or not entry.rounds:
                 continue
+            points = entry.rounds[0].points
+            if points is None:
+                continue
             compared.add(entry.arch)
             for selection in entry.selections:
                 name = selection
                 if selection.startswith(DESIGN_PREFIX):
                     name = KNOWN_DESIGNS
                 archs.setdefault(name, []).append(entry.arch)
-                results.setdefault(name, []).append(100 * entry.rounds[0].accuracy)
+                results.setdefault(name, []).append(points)
         groups = {}
         for name in archs:
             groups[name] = TrainedGroup(name, "", tuple(archs[name]), tuple(results[name]))
@@ -265,6 +353,7 @@ class Contest:
         for row in facts["entries"]:
             for result in row["rounds"]:
                 del result["correct"]
+                del result["squared_errors"]
         facts["verdict"] = self.verdict
         facts["sentences"] = list(self.sentences)
         return facts
@@ -297,7 +386,9 @@ class Contest:
             return contest
 
 
-def _compare_in_words(group: TrainedGroup, other: TrainedGroup, other_text: str) -> str:
+def _compare_in_words(
+    group: TrainedGroup, other: TrainedGroup, other_text: str, kind: TaskKind
+) -> str:
     """Compare the networks that a proxy selected with another group, in one sentence."""
     proxy = group.name.removeprefix(BEST_PREFIX)
     if set(group.archs) == set(other.archs):
@@ -305,9 +396,11 @@ def _compare_in_words(group: TrainedGroup, other: TrainedGroup, other_text: str)
     contrast = compare_groups(group, other)
     if contrast.low is None or contrast.high is None:
         return f"Too few trainings to compare the networks selected by {proxy} with {other_text}."
+    interval = f"95 % interval {contrast.format_interval()}"
+    if kind == REGRESSION:
+        return _compare_errors_in_words(contrast, proxy, other_text, interval)
     direction = "more" if contrast.difference > 0 else "less"
     comparison = f"{abs(contrast.difference):.1f} points {direction} accurate"
-    interval = f"95 % interval {contrast.format_interval()}"
     if contrast.low <= 0 <= contrast.high:
         return (
             f"With so few trainings, the networks selected by {proxy} cannot be distinguished from "
@@ -316,6 +409,30 @@ def _compare_in_words(group: TrainedGroup, other: TrainedGroup, other_text: str)
     return (
         f"After equal training time, the networks selected by {proxy} are on average "
         f"{comparison} than {other_text} ({interval})."
+    )
+
+
+def _compare_errors_in_words(contrast: Contrast, proxy: str, other_text: str, interval: str) -> str:
+    """Compare the R2 of the networks that a proxy selected with that of another group.
+
+    Args:
+        contrast: The comparison, which has an interval.
+        proxy: Name of the proxy.
+        other_text: The other group in words.
+        interval: The interval in words.
+    """
+    assert contrast.low is not None
+    assert contrast.high is not None
+    direction = "higher" if contrast.difference > 0 else "lower"
+    comparison = f"their R2 is on average {abs(contrast.difference):.1f} points {direction}"
+    if contrast.low <= 0 <= contrast.high:
+        return (
+            f"With so few trainings, the networks selected by {proxy} cannot be distinguished from "
+            f"{other_text}: {comparison} after equal training time ({interval})."
+        )
+    return (
+        f"After equal training time, the networks selected by {proxy} differ from {other_text}: "
+        f"{comparison} ({interval})."
     )
 
 
@@ -330,19 +447,40 @@ def _check_contest(contest: Contest) -> None:
         raise TypeError(f"its winner is {contest.winner!r}")
     if contest.val_samples < 1:
         raise ValueError(f"val_samples is {contest.val_samples}")
+    if contest.task not in (CLASSIFICATION.name, REGRESSION.name):
+        raise ValueError(f"its task is {contest.task!r}")
+    if not isinstance(contest.label, str):
+        raise TypeError(f"its label is {contest.label!r}")
+    if not 0 <= (contest.constant_rmse or 0.0) < inf:
+        raise ValueError(f"constant_rmse is {contest.constant_rmse}")
     for entry in contest.entries:
         numbers = [entry.rate, entry.params or 0, entry.latency or 0.0]
         for result in entry.rounds:
             numbers += [result.epochs, result.seconds]
-            if not 0 <= result.accuracy <= 1:
+            if contest.kind == REGRESSION:
+                numbers += _list_regression_numbers(result)
+            elif result.accuracy is None or not 0 <= result.accuracy <= 1:
                 raise ValueError(f"the accuracy of entry {entry.number} is {result.accuracy}")
         if not all(0 <= number < inf for number in numbers):
             raise ValueError(f"a number of entry {entry.number} is impossible")
         if not all(isinstance(text, str) for text in (entry.arch, entry.error, *entry.selections)):
             raise TypeError(f"a text of entry {entry.number} is not a string")
     winner = contest.winning_entry
-    if winner.arch != contest.winner or winner.accuracy is None:
+    if winner.arch != contest.winner or winner.last_round is None:
         raise ValueError("its winner was not trained")
+
+
+def _list_regression_numbers(result: RoundResult) -> list[float]:
+    """Return the numbers of a regression that must be finite and not negative.
+
+    Raises:
+        ValueError: The round has no RMSE, or has an accuracy, or an impossible R2.
+    """
+    if result.rmse is None or result.rmse_margin is None or result.accuracy is not None:
+        raise ValueError("a round has no RMSE")
+    if result.r2 is not None and not -inf < result.r2 <= 1:
+        raise ValueError(f"an R2 is {result.r2}")
+    return [result.rmse, result.rmse_margin]
 
 
 def read_entry(row: dict[str, Any]) -> ContestEntry:

@@ -5,6 +5,7 @@ from untrained.data.mirror import may_be_mirrored
 from untrained.data.parts import TRAIN, ImagePart
 from untrained.data.pictures.card import propose_batch_size
 from untrained.training.recipes import RECIPES, Recipe
+from untrained.types import REGRESSION
 
 # Largest shift of an image and side of the square that is cut out, as shares of the shorter side.
 CROP_SHARE = 1 / 8
@@ -21,6 +22,8 @@ MAX_TABLE_BATCH = 512
 def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
     """Set the options in `recipe.from_data`: epochs, batch, rate, crop, flip and cutout.
 
+    Label smoothing is set to 0 for a regression, because it is about probabilities of classes.
+
     The label of the returned recipe contains these values, so repeating the training does not
     measure the data again. Options that the user set are kept. For a table, only epochs and batch
     are set.
@@ -32,6 +35,8 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
     Returns:
         The recipe with an empty `from_data`.
     """
+    if source.task.kind == REGRESSION and recipe.smoothing:
+        recipe = recipe.with_options(smoothing=0.0)
     if not recipe.from_data:
         return recipe
     values: dict[str, object] = {name: recipe.options[name] for name in recipe.from_data}

@@ -68,7 +68,7 @@ def mix_samples(
 
     Args:
         pixels: Normalised images (N, C, H, W).
-        targets: Class probabilities (N, classes).
+        targets: Class probabilities (N, classes), or numbers (N, 1).
         weights: Weight of each sample (N,). The weight of its partner is one minus that.
         partners: Index of the partner of each sample (N,).
 

@@ -25,7 +25,7 @@ from untrained.training.augment import (
 )
 from untrained.training.recipes import Recipe
 from untrained.training.trivial_augment import augment_trivially
-from untrained.types import Batch, Task
+from untrained.types import REGRESSION, Batch, Task
 
 # Fraction of the free memory of a GPU that images may occupy.
 GPU_MEMORY_SHARE = 0.5
@@ -120,9 +120,12 @@ class BatchLoader:
         if not recipe.mixup:
             return Batch(pixels, labels)
         weights, partners = draw_mixup(len(indices), recipe.mixup, self.seed, step)
-        probabilities = F.one_hot(labels, self.task.num_classes).float()
+        if self.task.kind == REGRESSION:
+            targets = labels[:, None]
+        else:
+            targets = F.one_hot(labels, self.task.num_classes).float()
         mixed_pixels, mixed_targets = mix_samples(
-            pixels, probabilities, weights.to(self.device), partners.to(self.device)
+            pixels, targets, weights.to(self.device), partners.to(self.device)
         )
         return Batch(mixed_pixels, mixed_targets)
 

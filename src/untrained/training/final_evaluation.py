@@ -21,7 +21,7 @@ from untrained.training.loop import Training
 from untrained.training.regression_metrics import RegressionMetrics
 from untrained.training.result import TrainingKey, TrainingResult
 
-# Largest number of mistakes in the result, each with its image.
+# Largest number of mistakes or large errors in the result, each with its image.
 MAX_MISTAKES = 24
 # Longest side of such an image in pixels.
 MAX_MISTAKE_SIDE = 96
@@ -73,7 +73,7 @@ def evaluate_training(
     if isinstance(evaluation, ClickMetrics):
         metrics = _describe_clicks(evaluation)
     elif isinstance(evaluation, RegressionMetrics):
-        metrics = _describe_numbers(evaluation)
+        metrics = _describe_numbers(evaluation, test)
     else:
         metrics = _describe_classes(evaluation, test, class_names)
         if training.task.is_table:
@@ -116,8 +116,11 @@ def _describe_clicks(metrics: ClickMetrics) -> dict[str, Any]:
     }
 
 
-def _describe_numbers(metrics: RegressionMetrics) -> dict[str, Any]:
+def _describe_numbers(metrics: RegressionMetrics, test: Part) -> dict[str, Any]:
     """Return the fields of the result for a regression."""
+    largest_errors = []
+    if isinstance(test, ImagePart):
+        largest_errors = _describe_largest_errors(metrics, test)
     return {
         "loss": metrics.loss,
         "rmse": metrics.rmse,
@@ -126,7 +129,21 @@ def _describe_numbers(metrics: RegressionMetrics) -> dict[str, Any]:
         "constant": metrics.constant,
         "calibration": [asdict(row) for row in metrics.bins],
         "calibration_error": metrics.compute_calibration_error(),
+        "mistakes": largest_errors,
     }
+
+
+def _describe_largest_errors(metrics: RegressionMetrics, test: ImagePart) -> list[dict[str, Any]]:
+    """Describe the predictions that are furthest from the label, each with its image."""
+    largest_errors = []
+    for index in metrics.find_largest_errors(MAX_MISTAKES):
+        error = {
+            "truth": float(metrics.observed[index]),
+            "predicted": float(metrics.predicted[index]),
+            "picture": encode_image(test.images[index]),
+        }
+        largest_errors.append(error)
+    return largest_errors
 
 
 def _evaluate_constant(predictions: Predictions, train: Part) -> dict[str, float]:

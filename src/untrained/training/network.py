@@ -14,7 +14,7 @@ from untrained.probe.gradients import LOSSES
 from untrained.probe.guard import random_state
 from untrained.probe.passes import read_logits
 from untrained.training.recipes import Recipe
-from untrained.types import Batch, Task
+from untrained.types import REGRESSION, Batch, Task
 
 TRAINABLE_LOSSES = ("cross_entropy", "bce", "mse")
 # The epsilon of Adagrad in NASRec.
@@ -72,6 +72,9 @@ def make_loss(task: Task, recipe: Recipe) -> Callable[[Any, Tensor], Tensor]:
     def compute_single_loss(logits: Tensor, targets: Tensor) -> Tensor:
         if task.loss == "cross_entropy":
             return F.cross_entropy(logits, targets, label_smoothing=recipe.smoothing)
+        if task.kind == REGRESSION:
+            # The loss converts labels to the type of the outputs. bfloat16 would round them.
+            logits = logits.float()
         return LOSSES[task.loss](logits, targets)
 
     def compute_loss(outputs: Any, targets: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ R2    1 - sum of squared errors / sum of squared distances of the labels from th
       good as always predicting the mean, and it may be negative
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ class RegressionMetrics:
         r2: Share of the variance that is explained.
         constant: RMSE and MAE of always predicting the mean label of the training rows.
         bins: Mean prediction and mean label of rows of similar prediction.
+        predicted: Predictions in the unit of the label, (samples,).
+        observed: Labels, (samples,).
     """
 
     loss: float
@@ -39,6 +41,8 @@ class RegressionMetrics:
     r2: float | None
     constant: dict[str, float]
     bins: tuple[CalibrationBin, ...]
+    predicted: Array = field(repr=False, compare=False)
+    observed: Array = field(repr=False, compare=False)
 
     @property
     def summary(self) -> dict[str, float]:
@@ -47,6 +51,21 @@ class RegressionMetrics:
         if self.r2 is not None:
             values["r2"] = self.r2
         return values
+
+    @property
+    def squared_errors(self) -> Array:
+        """The squared error of each sample, in the unit of the label."""
+        return (self.predicted - self.observed) ** 2
+
+    def find_largest_errors(self, count: int) -> list[int]:
+        """Return the indices of the samples with the largest errors, the largest first.
+
+        Args:
+            count: The largest number of indices to return.
+        """
+        order = np.argsort(-self.squared_errors, kind="stable")
+        indices: list[int] = order[:count].tolist()
+        return indices
 
     def compute_calibration_error(self) -> float:
         """Compute the mean distance between predicted and observed, weighted by rows."""
@@ -65,6 +84,8 @@ def compute_regression_metrics(
         std: Its standard deviation over the training rows.
     """
     errors = std * (outputs - targets)
+    predicted = mean + std * outputs.ravel()
+    observed = mean + std * targets.ravel()
     # A standardised label is its distance from what the constant predicts.
     constant_errors = std * targets
     variance = float(np.var(std * targets))
@@ -80,7 +101,9 @@ def compute_regression_metrics(
             "rmse": float(np.sqrt(np.mean(constant_errors**2))),
             "mae": float(np.mean(np.abs(constant_errors))),
         },
-        bins=_compute_bins(mean + std * outputs.ravel(), mean + std * targets.ravel()),
+        bins=_compute_bins(predicted, observed),
+        predicted=predicted,
+        observed=observed,
     )
 
 

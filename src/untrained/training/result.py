@@ -160,7 +160,8 @@ class TrainingResult:
         classes: Names of the classes.
         confusion: Confusion matrix; a row is a true class.
         mistakes: The worst mistakes: true and predicted class, their probabilities, and the image
-            as a data URL.
+            as a data URL. For numbers as labels of images, the largest errors: label, prediction
+            and image.
         auc: Area under the ROC curve; None for classes, or if all labels are equal.
         normalised_entropy: Log loss relative to that of the mean click rate.
         rmse: Root of the mean squared error in the unit of the label; None unless numbers are

@@ -8,7 +8,8 @@ complete schedule (SGDR: Loshchilov and Hutter, ICLR 2017). Only a training that
 than expected is stopped within its cycle (`MAX_OVERRUN`). After the first round, the best entry
 enters again with a lower and a higher learning rate.
 
-Entries are compared on validation samples that no entry was trained on. The winner is afterwards
+Entries are compared on validation samples that no entry was trained on: by accuracy, or by RMSE if
+labels are numbers. The winner is afterwards
 trained on all of them, so that a large validation part costs nothing. Among entries within one
 standard error of the best, the one with the lowest latency wins if latency is limited, otherwise
 the smallest.
@@ -33,13 +34,21 @@ from untrained.engine.failures import catch_failure
 from untrained.errors import Interrupted, Unscorable
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
-from untrained.reports.contest_result import NO_TIME, Contest, ContestEntry, RoundResult
+from untrained.reports.contest_result import (
+    INTERVAL,
+    NO_TIME,
+    Contest,
+    ContestEntry,
+    RoundResult,
+)
 from untrained.training.checkpoint import load_tensors, load_weights, save_tensors
+from untrained.training.ctr_metrics import ClickMetrics
 from untrained.training.distributed import make_training_process
 from untrained.training.evaluation import DivergedError, Predictions, evaluate_network
 from untrained.training.loop import Training
 from untrained.training.memory import release_freed_memory
-from untrained.types import Arch, Failure
+from untrained.training.regression_metrics import RegressionMetrics
+from untrained.types import REGRESSION, Arch, Failure
 from untrained.workflows.contest_entrants import StepTimer, Substitutes, choose_entrants
 from untrained.workflows.contest_rounds import (
     RATE_FACTORS,
@@ -201,6 +210,9 @@ class RunningContest:
             search_key=settings.search_key,
             passed_over=state.passed_over,
             replacements=state.replacements,
+            task=settings.source.task.kind.name,
+            label=settings.source.task.target_name,
+            constant_rmse=self._compute_constant_rmse(),
         )
         contest.save(settings.folder)
         # An interrupted contest needs all weights when it is resumed.
@@ -209,6 +221,15 @@ class RunningContest:
                 if number != winner:
                     get_weights_path(settings.folder, number).unlink(missing_ok=True)
         return contest
+
+    def _compute_constant_rmse(self) -> float | None:
+        """Return the RMSE of always predicting the mean of the training part; None for classes."""
+        task = self._settings.source.task
+        if task.kind != REGRESSION:
+            return None
+        # A standardised label is its distance from the mean of the training part.
+        distances = task.target_std * self._parts[VAL].labels.double()
+        return float(distances.square().mean().sqrt())
 
     # ------------------------------------------------------------------------------------ rounds
 
@@ -258,7 +279,7 @@ class RunningContest:
                 finished.append(number)
 
         def get_place(number: int) -> tuple[float, int]:
-            return (-entries[number].rounds[round_index - 1].accuracy, number)
+            return (-entries[number].rounds[round_index - 1].rank_value, number)
 
         return sorted(finished, key=get_place)[: self._counts[round_index]]
 
@@ -402,22 +423,14 @@ class RunningContest:
             )
         except DivergedError as error:
             raise Unscorable("nan", str(error)) from error
-        assert isinstance(evaluation, Predictions)
         self._state.step_seconds[number] = duration / max(training.step, 1)
         save_tensors(
             get_weights_path(self._settings.folder, number), training.final_model.state_dict()
         )
-        correct = (evaluation.predicted_labels == evaluation.labels).numpy()
         epochs_trained: float = training.recipe.epochs
         if ended == "time":
             epochs_trained = training.step / training.steps_per_epoch
-        return RoundResult(
-            epochs=epochs_trained,
-            samples=samples,
-            seconds=duration,
-            accuracy=evaluation.accuracy,
-            correct=np.packbits(correct).tobytes().hex(),
-        )
+        return _make_round_result(evaluation, epochs_trained, samples, duration)
 
     def _make_training(self, number: int, round_index: int, epochs: int, samples: int) -> Training:
         """Prepare the training of an entry, with its weights of the round before."""
@@ -454,7 +467,7 @@ class RunningContest:
     # -------------------------------------------------------------------------------- the winner
 
     def _rank(self, numbers: Sequence[int]) -> list[int]:
-        """Return the entries that finished a round: more rounds first, then higher accuracy.
+        """Return the entries that finished a round: more rounds first, then the better result.
 
         Entries that failed in a later round are left out.
         """
@@ -466,25 +479,25 @@ class RunningContest:
 
         def get_place(number: int) -> tuple[int, float, int]:
             entry = entries[number]
-            return (-len(entry.rounds), -entry.rounds[-1].accuracy, number)
+            return (-len(entry.rounds), -entry.rounds[-1].rank_value, number)
 
         return sorted(finished, key=get_place)
 
     def _find_ties(self, ranked: Sequence[int]) -> list[int]:
         """Return the entries of the last round that are within one standard error of the best.
 
-        The standard error is that of the difference of two accuracies on the same samples.
+        The standard error is that of the difference of two accuracies, or of two mean squared
+        errors, on the same samples.
         """
         val_samples = len(self._parts[VAL])
         best = self._state.entries[ranked[0]]
-        best_correct = _unpack_bits(best.rounds[-1].correct, val_samples)
+        best_errors = _read_errors(best.rounds[-1], val_samples)
         tied = []
         for number in ranked:
             entry = self._state.entries[number]
             if len(entry.rounds) < len(best.rounds):
                 continue
-            correct = _unpack_bits(entry.rounds[-1].correct, val_samples)
-            differences = best_correct - correct
+            differences = _read_errors(entry.rounds[-1], val_samples) - best_errors
             standard_error = float(differences.std()) / sqrt(len(differences))
             if float(differences.mean()) <= standard_error:
                 tied.append(number)
@@ -496,7 +509,55 @@ class RunningContest:
         return (entry.latency or 0.0, entry.params or 0, number)
 
 
-def _unpack_bits(digits: str, count: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Return the bits of `RoundResult.correct` as numbers."""
-    packed = np.frombuffer(bytes.fromhex(digits), dtype=np.uint8)
-    return np.unpackbits(packed, count=count).astype(np.float64)
+def _make_round_result(
+    evaluation: Predictions | ClickMetrics | RegressionMetrics,
+    epochs: float,
+    samples: int,
+    seconds: float,
+) -> RoundResult:
+    """Return the result of a round.
+
+    Args:
+        evaluation: The evaluation on the validation samples.
+        epochs: Number of epochs that were trained.
+        samples: Number of training samples.
+        seconds: Duration of the training.
+    """
+    if isinstance(evaluation, RegressionMetrics):
+        squared_errors = evaluation.squared_errors
+        # The deviation of the root of a mean, to first order.
+        mean_margin = INTERVAL * float(squared_errors.std()) / sqrt(len(squared_errors))
+        margin = 0.0
+        if evaluation.rmse > 0:
+            margin = mean_margin / (2 * evaluation.rmse)
+        return RoundResult(
+            epochs=epochs,
+            samples=samples,
+            seconds=seconds,
+            rmse=evaluation.rmse,
+            rmse_margin=margin,
+            r2=evaluation.r2,
+            squared_errors=squared_errors.tobytes().hex(),
+        )
+    assert isinstance(evaluation, Predictions)
+    correct = (evaluation.predicted_labels == evaluation.labels).numpy()
+    return RoundResult(
+        epochs=epochs,
+        samples=samples,
+        seconds=seconds,
+        accuracy=evaluation.accuracy,
+        correct=np.packbits(correct).tobytes().hex(),
+    )
+
+
+def _read_errors(result: RoundResult, count: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """Return the error of each sample: its squared error, or 1 if it is classified wrongly.
+
+    Args:
+        result: The round.
+        count: Number of validation samples.
+    """
+    if result.rmse is not None:
+        return np.frombuffer(bytes.fromhex(result.squared_errors), dtype=np.float64)
+    packed = np.frombuffer(bytes.fromhex(result.correct), dtype=np.uint8)
+    return 1 - np.unpackbits(packed, count=count).astype(np.float64)

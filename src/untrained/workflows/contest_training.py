@@ -84,7 +84,8 @@ class ContestSettings:
 def split_for_contest(source: DataSource, seed: int) -> dict[str, ImagePart]:
     """Split the training and validation samples again, with more samples for the comparison.
 
-    Every class has the same share of the samples for the comparison.
+    Every class has the same share of the samples for the comparison. Samples with numbers as labels
+    are split at random.
 
     Args:
         source: The data. The test part is not used.

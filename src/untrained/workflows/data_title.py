@@ -22,13 +22,13 @@ def describe_data(data: str, source: DataSource) -> str:
         title = path.resolve().name
     count = sum(len(part) for part in source.parts.values())
     task = source.task
-    if task.kind == BINARY:
-        return f"{title}: {format_count(count, 'row')}"
-    if task.kind == REGRESSION:
-        return f"{title}: regression, {format_count(count, 'row')}"
     noun = "sample"
     if len(task.input_shape) == 3:
         noun = "picture"
     elif task.is_table:
         noun = "row"
+    if task.kind == BINARY:
+        return f"{title}: {format_count(count, noun)}"
+    if task.kind == REGRESSION:
+        return f"{title}: regression, {format_count(count, noun)}"
     return f"{title}: {task.num_classes:,} classes, {format_count(count, noun)}"

@@ -83,7 +83,7 @@ from untrained.training.result import (
     TrainingKey,
     TrainingResult,
 )
-from untrained.types import Arch
+from untrained.types import REGRESSION, Arch
 from untrained.workflows.final_training import FinalTraining, plan_final_training
 from untrained.workflows.live_report import LiveReport
 from untrained.workflows.subject import is_ctr_design
@@ -249,7 +249,8 @@ def train(
     is_flip_from_data = "flip" in loaded_recipe.from_data
     loaded_recipe = adapt_recipe(loaded_recipe, subject.source)
     if is_flip_from_data and isinstance(parts[TRAIN], ImagePart):
-        notes.append(describe_mirroring(loaded_recipe.flip))
+        has_numbers = subject.source.task.kind == REGRESSION
+        notes.append(describe_mirroring(loaded_recipe.flip, has_numbers=has_numbers))
     key = TrainingKey(
         what=subject.name,
         space=subject.space,
@@ -568,6 +569,7 @@ def _make_progress(training: Training) -> Progress:
         "loss": last_row.get("loss"),
         "val_accuracy": last_row.get("val_accuracy"),
         "val_loss": last_row.get("val_loss"),
+        "val_rmse": last_row.get("val_rmse"),
     }
     return Progress("training", training.step, training.total_steps, metrics=metrics)
 

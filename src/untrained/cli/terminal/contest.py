@@ -31,6 +31,8 @@ def show_contest(contest: Contest) -> None:
         if entry.error and not entry.is_left_out:
             console.print_plain(f"network {entry.number} failed: {entry.error}")
     console.print_plain(f"* {contest.verdict}")
+    if contest.constant_text:
+        console.print_plain(contest.constant_text)
     for sentence in contest.sentences:
         console.print_plain(sentence)
     trainings = sum(len(entry.rounds) for entry in contest.entries)
@@ -59,7 +61,7 @@ def _make_contest_table(contest: Contest) -> Table:
         table.add_column("latency", justify="right")
     table.add_column("rate", justify="right")
     table.add_column("epochs", justify="right")
-    table.add_column("val. accuracy", justify="right", no_wrap=True)
+    table.add_column(f"val. {contest.result_title}", justify="right", no_wrap=True)
     for entry in entries:
         mark = "* " if entry.number == contest.winner_number else ""
         params = ""
@@ -71,6 +73,6 @@ def _make_contest_table(contest: Contest) -> Table:
             if entry.latency is not None:
                 latency = format_limited_value("max_latency", entry.latency)
             cells.append(latency)
-        cells += [f"{entry.rate:g}", entry.epochs_text, contest.format_accuracy(entry)]
+        cells += [f"{entry.rate:g}", entry.epochs_text, contest.format_result(entry)]
         table.add_row(*cells, style="bold" if mark else "")
     return table

@@ -62,8 +62,11 @@ def format_metrics(progress: Progress) -> str:
     if val_loss is None:
         # A refit has no validation part.
         return f"loss {loss:.3f}"
+    val_rmse = progress.metrics.get("val_rmse")
+    if val_rmse is not None:
+        return f"loss {loss:.3f}, validation RMSE {val_rmse:.4g}"
     if val_accuracy is None:
-        # Binary labels and numbers have no accuracy; their validation result is the loss.
+        # Binary labels have no accuracy; their validation result is the loss.
         return f"loss {loss:.3f}, validation {val_loss:.4f}"
     return f"loss {loss:.3f}, validation {format_percent(val_accuracy)}"
 

@@ -70,7 +70,7 @@ def load_pictures(
         listing, and facts about them.
 
     Raises:
-        UsageError: The cache cannot be written, or a class has no pictures.
+        UsageError: The cache cannot be written, or a class or the training part has no pictures.
     """
     key = _make_key(listing, shape)
     folder = root / "cache" / "pictures"
@@ -125,7 +125,10 @@ def _write_cache(
             # then. Its length stays the same, because numpy reserves space for a longer shape.
             _write_header(file, (len(listing.files), height, width, channels))
             facts = _decode_pictures(listing, shape, file)
-            _check_classes(listing, facts)
+            if listing.has_numbers:
+                _check_training_pictures(listing, facts)
+            else:
+                _check_classes(listing, facts)
             file.seek(0)
             _write_header(file, (len(facts.sizes), height, width, channels))
         with replace_atomically(facts_file) as temporary_file:
@@ -199,6 +202,19 @@ def _check_classes(listing: Listing, facts: DecodingSummary) -> None:
                 f"class {file.label} of {listing.title} has no readable picture to learn from "
                 f"({file.name}: {reasons[index]}); add some, or remove the class"
             )
+
+
+def _check_training_pictures(listing: Listing, facts: DecodingSummary) -> None:
+    """Raise an error if there is no picture with a number to learn from."""
+    for file in listing.list_readable_files(facts.unreadable):
+        if file.part == TRAIN:
+            return
+    # Files are sorted by part, so the first one is an unreadable training picture.
+    reason = dict(facts.unreadable)[0]
+    raise UsageError(
+        f"{listing.title} has no readable picture to learn from ({listing.files[0].name}: "
+        f"{reason}); correct the paths"
+    )
 
 
 def _write_header(file: BinaryIO, shape: tuple[int, ...]) -> None:

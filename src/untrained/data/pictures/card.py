@@ -1,14 +1,18 @@
 """The card of the user's pictures: a summary, files to look at, and proposed settings."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from untrained.data.mirror import describe_mirroring
 from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.data.pictures.cache import DecodingSummary
-from untrained.data.pictures.listing import PART_NAMES, Listing
+from untrained.data.pictures.listing import PART_NAMES, ImageFile, Listing
+from untrained.data.tables.card import describe_number_label
+from untrained.data.tables.values import read_label
 from untrained.formatting import format_count
+from untrained.types import CLASSIFICATION, REGRESSION
 
 _USUAL_SIZES = (32, 48, 64, 96, 128, 160, 192, 224)
 _MAX_CLASSES_SHOWN = 12
@@ -26,7 +30,7 @@ class PictureCard:
     Attributes:
         title: Name of the data.
         parts: Number of usable pictures per part.
-        classes: Number of usable pictures per class.
+        classes: Number of usable pictures per class; empty if labels are numbers.
         smallest: Width and height of the smallest file.
         middle: Width and height of the file of median area.
         largest: Width and height of the largest file.
@@ -39,6 +43,8 @@ class PictureCard:
         batch_because: Reason for the batch size.
         mirrored: Whether that recipe mirrors pictures.
         problems: Files that the user should look at, with the reason.
+        task: What the labels of a label file are, and why; empty for folders.
+        label: Summary of labels that are numbers; empty for classes.
     """
 
     title: str
@@ -56,6 +62,8 @@ class PictureCard:
     batch_because: str
     mirrored: bool
     problems: tuple[tuple[str, str], ...]
+    task: str = ""
+    label: str = ""
 
     def lines(self) -> list[str]:
         total = sum(self.parts.values())
@@ -63,9 +71,17 @@ class PictureCard:
         sizes = f"{self.smallest[0]}x{self.smallest[1]}"
         if self.largest != self.smallest:
             sizes += f" to {self.largest[0]}x{self.largest[1]}"
-        lines = [
-            f"{self.title}: {total:,} pictures in {len(self.classes):,} classes: {parts}",
-            f"classes: {_describe_balance(self.classes)}",
+        if self.classes:
+            lines = [f"{self.title}: {total:,} pictures in {len(self.classes):,} classes: {parts}"]
+        else:
+            lines = [f"{self.title}: {total:,} pictures: {parts}"]
+        if self.task:
+            lines.append(f"task: {self.task}")
+        if self.classes:
+            lines.append(f"classes: {_describe_balance(self.classes)}")
+        else:
+            lines.append(f"label: {self.label}")
+        lines += [
             f"sizes: {sizes}, median {self.middle[0]}x{self.middle[1]} (width x height)",
             f"colours: {_format_counts(self.modes)}",
         ]
@@ -77,7 +93,7 @@ class PictureCard:
             "their centre",
             f"proposed: --input-size {self.input_size} ({self.input_size_because})",
             f"training: --recipe photos takes batches of {self.batch} ({self.batch_because})",
-            f"training: {describe_mirroring(self.mirrored)}",
+            f"training: {describe_mirroring(self.mirrored, has_numbers=not self.classes)}",
         ]
         return lines
 
@@ -130,7 +146,28 @@ def make_picture_card(
         batch_because=f"{steps} in a pass over {format_count(train_count, 'picture')}",
         mirrored=mirrored,
         problems=tuple(sorted(problems)),
+        task=_describe_task(listing),
+        label=_describe_numbers(listing, files),
     )
+
+
+def _describe_task(listing: Listing) -> str:
+    """Return the task of a label file, why it is this one, and how to change it."""
+    target = listing.target
+    if target is None:
+        return ""
+    other_task = CLASSIFICATION if target.kind == REGRESSION else REGRESSION
+    return f"{target.kind.name}, because {target.reason}; --task {other_task.name} changes it"
+
+
+def _describe_numbers(listing: Listing, files: Sequence[ImageFile]) -> str:
+    """Return a summary of labels that are numbers; empty for classes."""
+    target = listing.target
+    if target is None or not listing.has_numbers:
+        return ""
+    labels = [read_label(file.label, None) for file in files]
+    label_range = (min(labels), max(labels))
+    return describe_number_label(target.column, label_range, target.mean, target.std)
 
 
 def propose_input_size(side: float) -> int:

@@ -1,4 +1,4 @@
-"""Data sources of the user's pictures: a folder with one subfolder per class, or a CSV of paths.
+"""Data sources of the user's pictures: a folder with one subfolder per class, or a label file.
 
 Pictures are decoded when samples, parts or the card are first needed, all of them at once.
 """
@@ -9,7 +9,11 @@ from pathlib import Path
 import torch
 
 from untrained.data.held_out import split_test_path
-from untrained.data.images import compute_channel_statistics, make_image_task
+from untrained.data.images import (
+    compute_channel_statistics,
+    make_image_regression_task,
+    make_image_task,
+)
 from untrained.data.mirror import may_be_mirrored
 from untrained.data.parts import TRAIN, ImagePart, Parts
 from untrained.data.pictures.cache import DecodingSummary, load_pictures
@@ -19,15 +23,17 @@ from untrained.data.pictures.card import (
     make_picture_card,
     propose_input_size,
 )
+from untrained.data.pictures.label_file import list_label_file, parse_label_file
 from untrained.data.pictures.listing import (
     PART_NAMES,
     Listing,
-    list_csv,
     list_folder,
     measure_shorter_side,
 )
 from untrained.data.registry import register_source
+from untrained.data.regression import standardise_labels
 from untrained.data.source import DataSource
+from untrained.data.tables.values import read_label
 from untrained.errors import UsageError
 from untrained.types import Batch, Task
 
@@ -44,13 +50,14 @@ def folder(argument: str, like: Task, root: Path) -> DataSource:
 
 
 @register_source(
-    "images:PATH.csv, your pictures: a table with the columns path, label and perhaps split",
+    "images:PATH.csv, your pictures: a table with the columns path, label (classes or numbers) and "
+    "perhaps split; also images:PATH.csv?label=age&task=regression",
     belongs_to_user=True,
 )
 def images(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
         raise UsageError("name the table: images:PATH.csv, such as --data images:./photos.csv")
-    return make_picture_source(list_csv(*split_test_path(argument)), like, root)
+    return make_picture_source(list_label_file(*parse_label_file(argument)), like, root)
 
 
 def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:
@@ -61,7 +68,7 @@ def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:
         like: Task with the input shape that networks take.
         root: Data root, which holds the cache of decoded pictures.
     """
-    task = make_image_task(listing.title, like, len(listing.classes))
+    task = _make_task(listing, like)
     if task.input_shape[0] not in (1, 3):
         raise UsageError(
             f"pictures have 1 or 3 channels, not {task.input_shape[0]}; "
@@ -71,7 +78,7 @@ def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:
     @cache
     def open_pictures() -> tuple[dict[str, ImagePart], DecodingSummary]:
         pixels, facts = load_pictures(listing, task.input_shape, root)
-        return _split_pictures(listing, pixels, facts), facts
+        return _split_pictures(listing, task, pixels, facts), facts
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
         parts, _ = open_pictures()
@@ -104,13 +111,24 @@ def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:
     return DataSource(task, draw, open_parts, listing.classes, make_card, propose_side=propose_side)
 
 
+def _make_task(listing: Listing, like: Task) -> Task:
+    target = listing.target
+    if target is None or not listing.has_numbers:
+        return make_image_task(listing.title, like, len(listing.classes))
+    return make_image_regression_task(listing.title, like, target.column, target.mean, target.std)
+
+
 def _split_pictures(
-    listing: Listing, pixels: torch.Tensor, facts: DecodingSummary
+    listing: Listing, task: Task, pixels: torch.Tensor, facts: DecodingSummary
 ) -> dict[str, ImagePart]:
     """Split decoded pictures, which are sorted by part, into the parts of their listing."""
     files = listing.list_readable_files(facts.unreadable)
-    class_numbers = {name: number for number, name in enumerate(listing.classes)}
-    labels = torch.tensor([class_numbers[file.label] for file in files])
+    if listing.has_numbers:
+        numbers = [read_label(file.label, None) for file in files]
+        labels = standardise_labels(torch.tensor(numbers, dtype=torch.float64), task)
+    else:
+        class_numbers = {name: number for number, name in enumerate(listing.classes)}
+        labels = torch.tensor([class_numbers[file.label] for file in files])
     rows_of_parts = {}
     start = 0
     for part in PART_NAMES:

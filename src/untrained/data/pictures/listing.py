@@ -1,11 +1,11 @@
-"""List the user's pictures with their classes and parts.
+"""List the user's pictures with their labels and parts.
 
 Only names are read, not pixels. Parts that the user does not provide are split off from the
 training pictures by file name. Adding a picture to a class therefore moves no picture of another
-class to another part, and hardly any of the same class.
+class to another part, and hardly any of the same class. Labels are classes, or numbers if they come
+from a label file (`label_file.py`).
 """
 
-import csv
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +17,16 @@ from statistics import median
 from PIL import Image
 
 from untrained.data.held_out import second_test_part_error
-from untrained.data.parts import TEST, TRAIN, VAL, choose_shares, split_rows
+from untrained.data.parts import MIN_SPLIT_ROWS, TEST, TRAIN, VAL, choose_shares, split_rows
 from untrained.data.pictures.decode import open_image_file
+from untrained.data.regression import measure_labels
+from untrained.data.tables.target import Target
+from untrained.data.tables.values import read_label
 from untrained.errors import MAX_NAMES_SHOWN, UsageError
+from untrained.formatting import format_count
 from untrained.quantities import is_utf8
 from untrained.seeds import derive_seed
+from untrained.types import REGRESSION
 
 Problems = list[tuple[str, str]]  # names of files, and what is wrong with them
 # Names of folders and splits, by part.
@@ -30,9 +35,6 @@ PART_NAMES = {
     VAL: ("val", "valid", "validation"),
     TEST: ("test", "testing"),
 }
-_PATH_COLUMNS = ("path", "file", "filename", "image")
-_LABEL_COLUMNS = ("label", "class", "target")
-_SPLIT_COLUMNS = ("split", "part", "set")
 # Number of pictures, spread over all of them, whose size is measured.
 _MEASURED_FILES = 200
 _HIDDEN = "hidden, so not used"
@@ -45,7 +47,7 @@ class ImageFile:
 
     Attributes:
         name: Its name in messages.
-        label: Its class.
+        label: Its class, or the text of a number.
         part: Its part.
         stamp: A text that changes when the file changes.
         open: Function that opens it.
@@ -64,15 +66,24 @@ class Listing:
 
     Attributes:
         title: Name of the data.
-        classes: Names of the classes, sorted.
+        classes: Names of the classes, sorted; empty if labels are numbers.
         files: The pictures, sorted by part, class and name.
         problems: Files that are not used, with the reason.
+        target: What the labels of a label file are. If they are numbers, it has the mean and the
+            deviation of the training pictures, including any that turn out to be unreadable. None
+            for folders.
     """
 
     title: str
     classes: tuple[str, ...]
     files: tuple[ImageFile, ...]
     problems: tuple[tuple[str, str], ...]
+    target: Target | None = None
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the labels are numbers and not classes."""
+        return self.target is not None and self.target.kind == REGRESSION
 
     def list_readable_files(self, unreadable: Iterable[tuple[int, str]]) -> list[ImageFile]:
         """Return the files without those whose indices are listed as unreadable."""
@@ -107,17 +118,22 @@ def measure_shorter_side(listing: Listing) -> float | None:
     return median(sides)
 
 
-def make_listing(title: str, files: Sequence[ImageFile], problems: Problems) -> Listing:
+def make_listing(
+    title: str, files: Sequence[ImageFile], problems: Problems, target: Target | None = None
+) -> Listing:
     """Make a listing of sorted files; missing parts are split off from the training part.
 
     Args:
         title: Name of the data.
         files: The pictures in any order.
         problems: Files that are not used, with the reason.
+        target: What the labels of a label file are; None for classes of folders.
 
     Raises:
-        UsageError: There are fewer than two classes.
+        UsageError: There are fewer than two classes, or too few different numbers.
     """
+    if target is not None and target.kind == REGRESSION:
+        return _make_listing_of_numbers(title, files, problems, target)
     labels = {file.label for file in files if file.part == TRAIN}
     if len(labels) < 2:
         raise _too_few_classes_error(title, len(labels), problems)
@@ -149,7 +165,40 @@ def make_listing(title: str, files: Sequence[ImageFile], problems: Problems) -> 
     sorted_files.sort(
         key=lambda file: (part_numbers[file.part], class_numbers[file.label], file.name)
     )
-    return Listing(title, classes, tuple(sorted_files), (*problems, *problems_with_labels))
+    all_problems = (*problems, *problems_with_labels)
+    return Listing(title, classes, tuple(sorted_files), all_problems, target)
+
+
+def _make_listing_of_numbers(
+    title: str, files: Sequence[ImageFile], problems: Problems, target: Target
+) -> Listing:
+    """Make a listing of files whose labels are finite numbers.
+
+    Raises:
+        UsageError: There are too few pictures, or all training labels are equal.
+    """
+    train_files = [file for file in files if file.part == TRAIN]
+    shares = choose_shares({file.part for file in files})
+    # With fewer pictures, a part that is split off would be empty.
+    min_count = MIN_SPLIT_ROWS if len(shares) > 1 else 1
+    if len(train_files) < min_count:
+        raise UsageError(
+            f"{title} has {format_count(len(train_files), 'picture')} to learn from; "
+            f"it needs at least {min_count}"
+        )
+    # A random order that depends on the names only.
+    train_files.sort(key=lambda file: derive_seed("split", file.name))
+    sorted_files = [file for file in files if file.part != TRAIN]
+    for part, part_files in split_rows(train_files, shares).items():
+        for file in part_files:
+            sorted_files.append(replace(file, part=part))
+    part_numbers = {part: number for number, part in enumerate(PART_NAMES)}
+    sorted_files.sort(key=lambda file: (part_numbers[file.part], file.name))
+
+    train_labels = [read_label(file.label, None) for file in sorted_files if file.part == TRAIN]
+    mean, std = measure_labels(train_labels, title)
+    target = replace(target, mean=mean, std=std)
+    return Listing(title, (), tuple(sorted_files), tuple(problems), target)
 
 
 def find_part(word: str) -> str | None:
@@ -193,7 +242,7 @@ def list_folder(path: Path, test: Path | None = None) -> Listing:
     files = _list_folder_files(path, problems)
     if test is not None:
         test_files = _list_class_folder(test, TEST, problems)
-        files = _add_test_files(files, test_files, path, test)
+        files = add_test_files(files, test_files, path, test)
     return make_listing(title, files, problems)
 
 
@@ -239,12 +288,24 @@ def _check_folder(path: Path) -> None:
         )
 
 
-def _add_test_files(
-    files: Sequence[ImageFile], test_files: Sequence[ImageFile], path: Path, test: Path
+def add_test_files(
+    files: Sequence[ImageFile],
+    test_files: Sequence[ImageFile],
+    path: Path,
+    test: Path,
+    *,
+    have_classes: bool = True,
 ) -> list[ImageFile]:
     """Return files together with the user's own test files.
 
     The name of a test file then starts with the name of its folder or table.
+
+    Args:
+        files: The files.
+        test_files: The user's own test files.
+        path: The folder or label file of the files.
+        test: That of the test files.
+        have_classes: Whether labels are classes and not numbers.
 
     Raises:
         UsageError: There is a test part already, or no test file belongs to a known class.
@@ -252,7 +313,7 @@ def _add_test_files(
     if any(file.part == TEST for file in files):
         raise second_test_part_error(path, test)
     labels = {file.label for file in files}
-    if not any(file.label in labels for file in test_files):
+    if have_classes and not any(file.label in labels for file in test_files):
         shown_labels = ", ".join(sorted(labels)[:MAX_NAMES_SHOWN])
         raise UsageError(f"{test} has no pictures of the classes of {path}: {shown_labels}")
     named_files = [replace(file, name=f"{test.name}/{file.name}") for file in test_files]
@@ -289,7 +350,7 @@ def _list_class_files(
                 f"put pictures into {class_folder}, or remove it"
             )
         for path in paths:
-            yield _make_image_file(path, _format_name(path, root), class_folder.name, part)
+            yield make_image_file(path, _format_name(path, root), class_folder.name, part)
 
 
 def _list_subfolders(folder: Path, root: Path, problems: Problems) -> list[Path]:
@@ -361,7 +422,15 @@ def _filter_names(folder: Path, names: Iterable[str], root: Path, problems: Prob
     return kept_names
 
 
-def _make_image_file(path: Path, name: str, label: str, part: str) -> ImageFile:
+def make_image_file(path: Path, name: str, label: str, part: str) -> ImageFile:
+    """Make the entry of a file, which need not exist.
+
+    Args:
+        path: The file.
+        name: Its name in messages.
+        label: Its class, or the text of a number.
+        part: Its part.
+    """
     try:
         status = path.stat()
         # Archives may set the modification times of all files alike, so st_ctime is used as well.
@@ -374,83 +443,3 @@ def _make_image_file(path: Path, name: str, label: str, part: str) -> ImageFile:
 def _format_name(path: Path, root: Path) -> str:
     """Return a path below the root as printable text. Bytes that are not UTF-8 are replaced."""
     return os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "replace")
-
-
-# ------------------------------------------------------------------------------------------- CSV
-
-
-def list_csv(path: Path, test: Path | None = None) -> Listing:
-    """List the pictures of a CSV file with the columns path, label and perhaps split.
-
-    Paths are relative to the file.
-
-    Args:
-        path: The file.
-        test: Another such file, whose pictures are the test part; None if there is none.
-
-    Raises:
-        UsageError: The file cannot be read, lacks a column, or has fewer than two classes; or
-            there are two test parts.
-    """
-    problems: Problems = []
-    files = _read_csv_files(path, problems)
-    if test is not None:
-        test_files = [replace(file, part=TEST) for file in _read_csv_files(test, problems)]
-        files = _add_test_files(files, test_files, path, test)
-    return make_listing(f"images:{path.name}", files, problems)
-
-
-def _read_csv_files(path: Path, problems: Problems) -> list[ImageFile]:
-    """Return the pictures of a CSV file. Without a split column, all are in the training part."""
-    if not path.is_file():
-        raise UsageError(
-            f"there is no file {path}; give a CSV of paths and labels, such as images:./photos.csv"
-        )
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines() or [""]
-        separator = max(",;\t", key=lines[0].count)
-        table = csv.DictReader(lines, delimiter=separator)
-        rows = list(table)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path} is not a CSV file in UTF-8: {error}; save it as one") from error
-
-    columns = {name.strip().lower(): name for name in table.fieldnames or ()}
-    path_column = _find_column(columns, _PATH_COLUMNS)
-    label_column = _find_column(columns, _LABEL_COLUMNS)
-    split_column = _find_column(columns, _SPLIT_COLUMNS)
-    if path_column is None or label_column is None:
-        raise UsageError(
-            f"{path} begins with {lines[0][:60]!r}; "
-            "its first line must be path,label or path,label,split"
-        )
-
-    files: dict[str, ImageFile] = {}
-    for number, row in enumerate(rows, 2):
-        name = (row[path_column] or "").strip()
-        label = (row[label_column] or "").strip()
-        if name in files:
-            problems.append((name, "listed before, so not used again"))
-            continue
-        if not name or not label:
-            problem = (name or f"line {number}", "not used: its path or its label is missing")
-            problems.append(problem)
-            continue
-        part = TRAIN
-        if split_column is not None:
-            split = (row[split_column] or "").strip()
-            named_part = find_part(split)
-            if named_part is None:
-                raise UsageError(
-                    f"{path}, line {number}: the split is {split!r}; write train, val or test"
-                )
-            part = named_part
-        files[name] = _make_image_file(path.parent / name, name, label, part)
-    return list(files.values())
-
-
-def _find_column(columns: Mapping[str, str], names: Iterable[str]) -> str | None:
-    """Return the first column that has one of some names."""
-    for name in names:
-        if name in columns:
-            return columns[name]
-    return None

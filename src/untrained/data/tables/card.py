@@ -103,10 +103,8 @@ def _describe_label(schema: Schema) -> str:
     if schema.kind == BINARY:
         return f"{schema.label}; {format_percent(sum(schema.clicks) / row_count)} of the rows are 1"
     if schema.kind == REGRESSION:
-        low, high = schema.label_range
-        return (
-            f"{schema.label}, a number from {low:.4g} to {high:.4g}, mean {schema.label_mean:.4g}, "
-            f"deviation {schema.label_std:.4g}"
+        return describe_number_label(
+            schema.label, schema.label_range, schema.label_mean, schema.label_std
         )
     total = sum(schema.class_rows)
     class_shares = []
@@ -117,6 +115,21 @@ def _describe_label(schema: Schema) -> str:
     if len(schema.classes) > _MAX_CLASSES_SHOWN:
         text += f" and {len(schema.classes) - _MAX_CLASSES_SHOWN} more"
     return text
+
+
+def describe_number_label(
+    name: str, label_range: tuple[float, ...], mean: float, std: float
+) -> str:
+    """Return a summary of a label that is a number.
+
+    Args:
+        name: Its name.
+        label_range: Its lowest and highest value.
+        mean: Its mean over the training part.
+        std: Its standard deviation over the training part.
+    """
+    low, high = label_range
+    return f"{name}, a number from {low:.4g} to {high:.4g}, mean {mean:.4g}, deviation {std:.4g}"
 
 
 def _sort_classes(schema: Schema) -> list[int]:

@@ -18,7 +18,8 @@ from untrained.reports.pages.html import (
     make_text_cell,
 )
 from untrained.reports.search_summary import SearchSummary
-from untrained.reports.svg.contest_charts import draw_accuracy_by_size, draw_accuracy_over_time
+from untrained.reports.svg.contest_charts import draw_result_by_size, draw_result_over_time
+from untrained.types import REGRESSION
 
 
 def make_contest_section(summary: SearchSummary) -> str:
@@ -27,6 +28,8 @@ def make_contest_section(summary: SearchSummary) -> str:
     if contest is None:
         return ""
     paragraphs = [f"<p><b>{escape(contest.verdict)}</b></p>"]
+    if contest.constant_text:
+        paragraphs.append(make_paragraph(contest.constant_text))
     for sentence in contest.sentences:
         paragraphs.append(make_paragraph(sentence))
     if contest.passed_over_text:
@@ -34,7 +37,7 @@ def make_contest_section(summary: SearchSummary) -> str:
     if contest.ended == "interrupted":
         note = "The contest was interrupted: the best network so far wins."
         paragraphs.append(make_paragraph(note, "warn"))
-    charts = draw_accuracy_over_time(contest) + draw_accuracy_by_size(contest)
+    charts = draw_result_over_time(contest) + draw_result_by_size(contest)
     legend = make_legend_entry("", "the winner")
     figure = f'<figure><div class="pair">{charts}</div><figcaption>{legend}</figcaption></figure>'
     return make_section(
@@ -55,8 +58,11 @@ def make_contest_headline(contest: Contest) -> str:
     """
     entry = contest.winning_entry
     count = format_count(len(contest.entries), "network")
-    accuracy = contest.format_accuracy(entry)
-    facts = [entry.selection_text, f"{accuracy} of the validation samples correct"]
+    result = contest.format_result(entry)
+    if contest.kind == REGRESSION:
+        facts = [entry.selection_text, f"validation RMSE {result}"]
+    else:
+        facts = [entry.selection_text, f"{result} of the validation samples correct"]
     if entry.params is not None:
         facts.append(f"{formatting.format_quantity(entry.params)} parameters")
     return f"Winner of a contest of {count}: {', '.join(facts)}."
@@ -68,7 +74,7 @@ def _make_contest_table(contest: Contest) -> str:
     if has_latency:
         head.append(("num", "Latency"))
     head += [("num", "Learning rate"), ("num", "Rounds"), ("num", "Epochs")]
-    head += [("num", "Time"), ("num score", "Validation accuracy")]
+    head += [("num", "Time"), ("num score", f"Validation {contest.result_title}")]
     rows = []
     for entry in contest.entries:
         is_winner = entry.number == contest.winner_number
@@ -86,7 +92,7 @@ def _make_contest_table(contest: Contest) -> str:
         cells.append(make_text_cell(str(len(entry.rounds)), "num"))
         cells.append(make_text_cell(entry.epochs_text, "num"))
         cells.append(make_text_cell(formatting.format_duration(entry.seconds), "num"))
-        cells.append(make_text_cell(contest.format_accuracy(entry), "num score"))
+        cells.append(make_text_cell(contest.format_result(entry), "num score"))
         rows.append(make_row(cells, "first" if is_winner else ""))
     return make_table("", head, rows)
 
@@ -118,11 +124,16 @@ def _make_arch_table(contest: Contest) -> str:
 def _describe_rules(contest: Contest) -> str:
     """Return how the contest works and how long it took."""
     seconds = formatting.format_duration(contest.seconds)
+    result_title = "Accuracy"
+    bias = "high"
+    if contest.kind == REGRESSION:
+        result_title = "RMSE"
+        bias = "low"
     return (
         f"Every network of a round was trained for the same time on up to "
         f"{contest.train_samples:,} samples of {contest.data} with the recipe {contest.recipe}, "
         f"and about a third went on to the next of {format_count(contest.rounds, 'round')}. "
-        f"Accuracy was measured on {contest.val_samples:,} other samples; \u00b1 is its 95 % "
-        "confidence interval. It decided between the networks, so it is slightly too high for the "
-        f"winner. The contest took {seconds}."
+        f"{result_title} was measured on {contest.val_samples:,} other samples; \u00b1 is its 95 % "
+        f"confidence interval. It decided between the networks, so it is slightly too {bias} for "
+        f"the winner. The contest took {seconds}."
     )

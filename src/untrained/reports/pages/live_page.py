@@ -1,5 +1,7 @@
 """The page of a run in progress. It has no script; the browser reloads it."""
 
+from collections.abc import Sequence
+
 from untrained import formatting
 from untrained.formatting import format_count, format_duration
 from untrained.reports.contest_result import ContestEntry
@@ -132,12 +134,10 @@ def _make_best_section(summary: LiveSummary) -> str:
 
 
 def _make_entry_section(summary: LiveSummary) -> str:
-    """Return the networks of the contest: those that trained longer first, then by accuracy."""
+    """Return the networks of the contest: those that trained longer first, then by result."""
     if not summary.entries:
         return ""
-    ordered = sorted(
-        summary.entries, key=lambda entry: (-len(entry.rounds), -(entry.accuracy or 0.0))
-    )
+    ordered = sorted(summary.entries, key=_get_entry_order)
     rows = []
     for entry in ordered:
         params = DASH
@@ -149,18 +149,35 @@ def _make_entry_section(summary: LiveSummary) -> str:
             make_text_cell(params, "num"),
             make_text_cell(str(len(entry.rounds)), "num"),
             make_text_cell(format_duration(entry.seconds), "num"),
-            make_text_cell(_format_accuracy(entry), "num score"),
+            make_text_cell(_format_result(entry), "num score"),
         ]
         rows.append(make_row(cells))
     head = [("num soft", "Network"), ("", "Selected as"), ("num", "Params"), ("num", "Rounds")]
-    head += [("num", "Time"), ("num score", "Validation accuracy")]
+    head += [("num", "Time"), ("num score", _make_result_title(summary.entries))]
     return make_section("Contest", make_table("", head, rows))
 
 
-def _format_accuracy(entry: ContestEntry) -> str:
-    if entry.accuracy is None:
+def _get_entry_order(entry: ContestEntry) -> tuple[int, float]:
+    result = entry.last_round
+    if result is None:
+        return (0, 0.0)
+    return (-len(entry.rounds), -result.rank_value)
+
+
+def _make_result_title(entries: Sequence[ContestEntry]) -> str:
+    """Return the heading of the results, which tell whether the networks predict numbers."""
+    for entry in entries:
+        if entry.last_round is not None and entry.last_round.rmse is not None:
+            return "Validation RMSE"
+        if entry.last_round is not None:
+            return "Validation accuracy"
+    return "Validation result"
+
+
+def _format_result(entry: ContestEntry) -> str:
+    if entry.last_round is None:
         return DASH
-    return formatting.format_percent(entry.accuracy)
+    return entry.last_round.text
 
 
 def _make_failure_section(summary: LiveSummary) -> str:

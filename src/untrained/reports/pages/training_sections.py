@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from untrained import formatting
-from untrained.formatting import format_count
+from untrained.formatting import format_count, format_label_name
 from untrained.reports.pages.html import (
     make_fact_list,
     make_paragraph,
@@ -39,6 +39,7 @@ def make_training_sections(training: TrainingResult | None) -> str:
     sections = [_make_result_section(training), _make_curves_section(training)]
     if training.kind == REGRESSION:
         sections.append(_make_regression_section(training))
+        sections.append(_make_largest_errors_section(training))
     elif training.kind == BINARY:
         sections.append(_make_binary_calibration_section(training))
     else:
@@ -181,6 +182,11 @@ def _make_curves_section(training: TrainingResult) -> str:
         title = f"Validation {kind.quality_title}"
         figures.append(draw_figure(Plot(title, "epoch", "%", (percent,), joined=True)))
     note = "The training loss includes augmentation and label smoothing if the recipe uses them."
+    if kind == REGRESSION:
+        note = (
+            "The loss is the squared error of the standardised label. The training loss includes "
+            "augmentation if the recipe uses it."
+        )
     pair = f'<div class="pair">{"".join(figures)}</div>'
     return make_section("Learning curves", pair, make_paragraph(note, "note"))
 
@@ -295,8 +301,9 @@ def _make_regression_section(training: TrainingResult) -> str:
         "predicted", "observed", predicted, observed, max(*predicted, *observed)
     )
     note = (
-        "Each point is the mean of a tenth of the test rows, ordered by prediction, in the unit of "
-        f"the label. The points are {training.calibration_error:.4g} from the diagonal on average."
+        "Each point is the mean of a tenth of the test samples, ordered by prediction, in the unit "
+        f"of {_name_label(training)}. The points are {training.calibration_error:.4g} from the "
+        "diagonal on average."
     )
     return make_section("Predictions and labels", figure, make_paragraph(note, "note"))
 
@@ -314,26 +321,59 @@ def _draw_calibration(
     return draw_figure(Plot("", x_title, y_title, curves, joined=True))
 
 
+def _name_label(training: TrainingResult) -> str:
+    return format_label_name(str(training.task.get("target_name", "")))
+
+
 def _make_mistakes_section(training: TrainingResult) -> str:
     """Return the section with the worst wrong predictions; empty if there are none.
 
     These are the predictions that give the true class the lowest probability.
     """
     tiles = []
-    for row in training.mistakes:
-        # A file may contain any address; the page only shows images that it contains itself.
-        if not str(row.get("picture", "")).startswith(_PNG_PREFIX):
-            continue
+    for row in _list_mistakes_with_pictures(training):
         confidence = f"{100 * row['confidence']:.0f}\u00a0%"
-        predicted = f"predicted {escape(row['predicted'])}\u00a0({confidence})"
-        caption = f"{escape(row['truth'])}, {predicted}"
-        image = f'<img alt="" src="{escape(row["picture"])}">'
-        tiles.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
-    if not tiles:
-        return ""
+        caption = f"{row['truth']}, predicted {row['predicted']}\u00a0({confidence})"
+        tiles.append(_make_picture_tile(row, caption))
     note = (
         "The test samples whose true class got the lowest probability: true class, predicted "
         "class, and confidence of the prediction."
     )
+    return _make_picture_section("Worst mistakes", tiles, note)
+
+
+def _make_largest_errors_section(training: TrainingResult) -> str:
+    """Return the section with the largest errors of a regression; empty without pictures."""
+    tiles = []
+    for row in _list_mistakes_with_pictures(training):
+        caption = f"{row['truth']:.4g}, predicted\u00a0{row['predicted']:.4g}"
+        tiles.append(_make_picture_tile(row, caption))
+    note = (
+        "The test pictures with the largest errors: label and prediction, in the unit of "
+        f"{_name_label(training)}."
+    )
+    return _make_picture_section("Largest errors", tiles, note)
+
+
+def _list_mistakes_with_pictures(training: TrainingResult) -> list[dict[str, Any]]:
+    """Return the mistakes whose picture is in the result.
+
+    A file may contain any address; the page only shows images that it contains itself.
+    """
+    rows = []
+    for row in training.mistakes:
+        if str(row.get("picture", "")).startswith(_PNG_PREFIX):
+            rows.append(row)
+    return rows
+
+
+def _make_picture_tile(row: dict[str, Any], caption: str) -> str:
+    image = f'<img alt="" src="{escape(row["picture"])}">'
+    return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _make_picture_section(title: str, tiles: Sequence[str], note: str) -> str:
+    if not tiles:
+        return ""
     grid = f'<div class="mistakes">{"".join(tiles)}</div>'
-    return make_section("Worst mistakes", grid, make_paragraph(note, "note"))
+    return make_section(title, grid, make_paragraph(note, "note"))
