@@ -164,7 +164,9 @@ class TrainingTrials:
         """
         deadline = _get_deadline(seconds)
         if designs is None:
-            designs = list_ctr_designs(self.source.task)
+            designs = []
+            if self.source.is_table:
+                designs = list_ctr_designs(self.source.task)
         names = [BEST_OF_SEARCH, *designs]
         outcomes: dict[str, TrainingResult | str] = {}
 
