@@ -1,7 +1,7 @@
-"""Images or other arrays in numpy archives: `x` and `y`, or `x_train` and `y_train`, and more parts.
+"""Images or other inputs in numpy archives: `x` and `y`, or `x_train` and `y_train`; other parts.
 
-Pixels of bytes are images, which are resized, normalised and augmented like all pictures. Floats are
-inputs of any shape (`arrays.py`).
+Pixels of bytes are images, which are resized, normalised and augmented like all pictures. Floats
+are inputs of any shape (`arrays.py`).
 
 Archives are read without pickles, so that a file from the internet cannot run code.
 """

@@ -66,6 +66,7 @@ def make_config(subject: ExportSubject, facts: ExportFacts) -> dict[str, Any]:
         "classes": _list_classes(subject),
         "loss": task.loss,
         "target": _make_target(subject),
+        "reads_arrays": subject.reads_arrays,
         # Without statistics of the data, predict.py does not normalise the inputs.
         "mean": list(subject.mean) or [0.0] * channels,
         "std": list(subject.std) or [1.0] * channels,
@@ -198,6 +199,8 @@ def _make_summary(subject: ExportSubject, facts: ExportFacts) -> str:
 
 def _describe_task(subject: ExportSubject) -> str:
     task = subject.task
+    if subject.was_trained_on_arrays:
+        return _describe_array_task(subject)
     if len(task.input_shape) == 3:
         channels, height, width = task.input_shape
         size = f"{width} x {height} pixels with {format_count(channels, 'channel')}"
@@ -227,6 +230,19 @@ def _describe_task(subject: ExportSubject) -> str:
     return f"Reads {shape} numbers{categorical} and returns {outputs}."
 
 
+def _describe_array_task(subject: ExportSubject) -> str:
+    """Describe a network that was trained on arrays."""
+    task = subject.task
+    shape = " x ".join(map(str, task.input_shape))
+    kind = "feature" if len(task.input_shape) == 1 else "channel"
+    inputs = (
+        f"arrays of the shape {shape}, standardised per {kind} with `mean` and `std` in config.json"
+    )
+    if task.kind == REGRESSION:
+        return f"Predicts a number from {inputs}: {_format_scaling(task)}."
+    return f"Classifies {inputs}, into {len(_list_classes(subject))} classes."
+
+
 def _format_scaling(task: Task) -> str:
     """Return how the output x of a regression becomes a number in the unit of the label."""
     return f"{task.target_std:.9g} x + {task.target_mean:.9g} for the output x"
@@ -248,6 +264,8 @@ def _make_usage(subject: ExportSubject, facts: ExportFacts) -> str:
             "pip install onnxruntime pillow numpy",
             "python predict.py picture.png folder/",
         ]
+        if subject.reads_arrays:
+            shell_lines = ["pip install onnxruntime numpy", "python predict.py samples.npy"]
         python_lines = [
             "from model import load  # needs torch and safetensors",
             "",
@@ -315,13 +333,21 @@ def _describe_files(subject: ExportSubject, facts: ExportFacts) -> str:
         "model.safetensors": "the weights, by their names in model.py",
         "model.onnx": _describe_onnx(facts),
     }
-    if subject.schema is None:
+    if subject.reads_arrays:
+        files["config.json"] = (
+            "classes, input shape, mean and standard deviation of each feature or channel, and the "
+            "origin"
+        )
+        files["predict.py"] = f"reads .npy and .npz files and prints {prediction} of each sample"
+        if len(subject.task.input_shape) == 1:
+            files["predict.py"] = (
+                f"reads .npy, .npz and CSV files of numbers and prints {prediction} of each sample"
+            )
+    elif subject.schema is None:
         files["config.json"] = (
             "classes, input size, mean and standard deviation of each channel, and the origin"
         )
-        files["predict.py"] = (
-            f"reads images (or rows of a CSV file) and prints {prediction} of each"
-        )
+        files["predict.py"] = f"reads images and prints {prediction} of each"
     else:
         files["config.json"] = (
             "the columns, mean and standard deviation of the numbers, and the origin"

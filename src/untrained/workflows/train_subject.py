@@ -169,11 +169,11 @@ def resolve_subject(
     subject = parse_subject(network, space, device)
     if data is None:
         raise UsageError("name the data to train on: --data digits (in Python, data='digits')")
-    data_name, source = _load_training_data(subject, data, input_shape, data_root)
+    data_name, source = load_training_data(subject, data, input_shape, data_root)
     return TrainingSubject(name, space_text, subject, data_name, source, run_folder, seed)
 
 
-def _load_training_data(
+def load_training_data(
     subject: Subject,
     data: object,
     input_shape: tuple[int, ...] | None,
