@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from untrained.data.samples import DATASET_NAME, is_samples, open_samples
+from untrained.data.samples import DATASET_NAME, is_samples, make_samples_source, open_samples
 from untrained.data.source import DataSource
 from untrained.data_root import find_data_root
 from untrained.errors import UsageError
@@ -115,6 +115,30 @@ def load_data(data: object, like: Task, root: str | Path | None = None) -> DataS
             "give a name as text, such as 'digits' or 'folder:./photos'"
         )
     return _open_named_data(data, like, find_data_root(root))
+
+
+def load_data_with_name(
+    data: object, like: Task, root: str | Path | None = None
+) -> tuple[str, DataSource]:
+    """Load data in any form that `load_data` takes, and return them with their name.
+
+    Args:
+        data: The data.
+        like: Task with the input shape that networks take. Samples from Python may have more
+            classes.
+        root: Data root; by default that of `find_data_root`.
+
+    Returns:
+        The name, which is `DATASET_NAME` for samples from Python, and the source.
+    """
+    if isinstance(data, DataSource):
+        return data.task.dataset, data
+    if is_samples(data):
+        return DATASET_NAME, make_samples_source(open_samples(data), like)
+    if isinstance(data, Path):
+        data = name_data_path(data)
+    source = load_data(data, like, root)
+    return str(data), source
 
 
 def name_data_path(path: Path) -> str:

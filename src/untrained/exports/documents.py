@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
+from untrained.data.samples import DATASET_NAME
 from untrained.data.tables.schema import VOCABULARIES, Schema
 from untrained.exports.subject import ExportSubject
 from untrained.formatting import format_count, format_limited_value, format_percent, format_quantity
 from untrained.onnx_files import TOLERANCE
-from untrained.runs.folder import read_versions
+from untrained.runs.folder import RunFolder, read_versions
 from untrained.strategies.latency import Latency
 from untrained.training.result import format_errors
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Task
@@ -185,7 +186,14 @@ def _make_title(subject: ExportSubject, facts: ExportFacts) -> str:
         result = f"RMSE {subject.training['rmse']:.4g}"
     if not result:
         return f"# {facts.class_name}"
-    return f"# {facts.class_name}: {result} on the test part of {subject.data}"
+    return f"# {facts.class_name}: {result} on the test part of {_name_data(subject)}"
+
+
+def _name_data(subject: ExportSubject) -> str:
+    """Return the name of the training data for a sentence."""
+    if subject.data == DATASET_NAME:
+        return "the arrays"
+    return subject.data
 
 
 def _make_summary(subject: ExportSubject, facts: ExportFacts) -> str:
@@ -394,7 +402,8 @@ def _describe_quality(subject: ExportSubject) -> str:
     test = "evaluated once"
     if "test" in samples:
         test = f"{format_count(samples['test'], 'sample')}, evaluated once"
-    quality = f"{_format_test_result(training)} on the test part of {subject.data} ({test})."
+    result = _format_test_result(training)
+    quality = f"{result} on the test part of {_name_data(subject)} ({test})."
     if training.get("estimated_by"):
         count = format_count(samples["train"], "sample")
         return (
@@ -456,11 +465,11 @@ def _describe_origin(subject: ExportSubject) -> str:
     lines = [f"{architecture}."]
     score = _make_score(subject)
     if subject.run is not None and score is not None:
-        command = subject.run.to_command()
-        lines.append(f"Search: `{command}`. Score: {score['proxy']} {score['value']:.6g}.")
+        command = _describe_search(subject.run)
+        lines.append(f"Search: {command}. Score: {score['proxy']} {score['value']:.6g}.")
     elif subject.run is not None:
         lines.append(
-            f"Search: `{subject.run.to_command()}`. This hand-designed network had a lower "
+            f"Search: {_describe_search(subject.run)}. This hand-designed network had a lower "
             f"{subject.task.kind.loss_title} on the validation data than the best network that the "
             "search found."
         )
@@ -471,3 +480,10 @@ def _describe_origin(subject: ExportSubject) -> str:
         lines.append(f"Weights: {subject.weights}.")
     lines.append(f"Exported on {date.today().isoformat()} with untrained {__version__}.")
     return "\n".join(lines)
+
+
+def _describe_search(run: RunFolder) -> str:
+    """Return the command of a search; a command cannot name data that existed only in Python."""
+    if run.config.data == DATASET_NAME:
+        return f"`untrained.search` in Python, on arrays, in the space `{run.config.space}`"
+    return f"`{run.to_command()}`"

@@ -343,6 +343,8 @@ def load_source_for(
     Raises:
         UsageError: The shape is unknown, or data, shape and number of classes are inconsistent.
     """
+    if isinstance(data, DataSource):
+        return data
     task = subject.task
     if data is not None and not isinstance(data, str | Path):
         samples = open_samples(data)
@@ -365,6 +367,12 @@ def load_source_for(
     task = replace(task, input_shape=shape, num_classes=classes)
     if data is not None:
         source = load_data(data, task, root)
+        own_shape = source.task.input_shape
+        if input_shape is not None and source.schema is None and own_shape != shape:
+            raise UsageError(
+                f"{data} has samples of the shape {own_shape}, not {shape}; write --input-shape "
+                f"{'x'.join(map(str, own_shape))}"
+            )
         data_classes = source.task.num_classes
         if num_classes not in (None, data_classes):
             raise UsageError(
