@@ -147,16 +147,31 @@ def test_wrong_archives_are_refused_in_one_line(arrays, message):
     assert "\n" not in str(caught.value)
 
 
-def test_the_command_line_searches_an_archive_of_floats(capsys):
-    np.savez("mine.npz", x=VECTORS, y=(NUMBERS.mean() < NUMBERS).astype(int))
-    command = "search --data npz:mine.npz --proxy params --budget 3 --no-confirm --workers 1"
-    assert main([*command.split(), "--run", "run"]) == 0
-    config = json.loads(Path("run/run.json").read_text())
-    assert config["config"]["space"] == "mlp"
-    assert main(["train", "run", "--recipe", "table(epochs=1)", "--run", "trained"]) == 0
+def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run a command and return its exit code."""
+    monkeypatch.setattr("sys.argv", ["untrained", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code
+
+
+def test_the_command_line_searches_and_trains_on_an_archive_of_floats(monkeypatch):
+    np.savez("mine.npz", x=VECTORS, y=(NUMBERS > 7).astype(int))
+    search = "search --data npz:mine.npz --proxy params --budget 3 --no-confirm --workers 1"
+    assert run_command(monkeypatch, *search.split(), "--run", "run") == 0
+    config = json.loads(Path("run/run.json").read_text())["config"]
+    assert config["space"] == "mlp"
+    train = "train run --recipe table(epochs=1) --run trained"
+    assert run_command(monkeypatch, *train.split()) == 0
     training = json.loads(Path("trained/train.json").read_text())
     assert training["task"]["input_shape"] == [4]
     assert training["reads_arrays"]
+    score = "score run_net.py:make --data npz:mine.npz --input-shape 4 --proxy params"
+    Path("run_net.py").write_text(
+        "from torch import nn\n\n\ndef make():\n    return nn.Linear(4, 2)\n"
+    )
+    assert run_command(monkeypatch, *score.split()) == 0
+    assert run_command(monkeypatch, *score.replace("shape 4", "shape 3x2x2").split()) == 2
 
 
 # ----------------------------------------------------------------------------------- other functions
