@@ -634,6 +634,30 @@ TRAIN: dict[str, tuple[Call, str]] = {
         lambda: ut.train("rum-1", "digits"),
         "no run folder is called rum-1, and nasbench201",
     ),
+    "inputs without targets": (
+        lambda: ut.train(make_net(), make_images()),
+        "there are no targets to train on; give a pair (inputs, targets)",
+    ),
+    "inputs and targets as two arguments": (
+        lambda: ut.train(make_net(), make_images(), torch.arange(4)),  # type: ignore[arg-type]
+        "give inputs and labels as one argument",
+    ),
+    "targets of another number": (
+        lambda: ut.train(make_net(), (make_images(), torch.arange(3))),
+        "there are 4 inputs and 3 targets; give one target per input",
+    ),
+    "too few samples of a class": (
+        lambda: ut.train(make_net(), (make_images(), torch.arange(4))),
+        "too few samples to train on",
+    ),
+    "a model of fewer classes than the targets": (
+        lambda: ut.train(make_net(), (make_images().repeat(20, 1, 1, 1), torch.arange(80) % 5)),
+        "the network returns (2, 4), but tensor needs (2, 5)",
+    ),
+    "a list as inputs": (
+        lambda: ut.train(make_net(), [[1.0, 2.0], [3.0, 4.0]]),
+        "give a tensor of inputs, or a pair (inputs, targets)",
+    ),
 }
 
 OTHERS: dict[str, tuple[Call, str]] = {

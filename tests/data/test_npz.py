@@ -48,7 +48,7 @@ GOOD = np.zeros((4, 5, 5, 3), np.uint8)
         ({"a": GOOD}, "holds a; it needs x and y"),
         ({}, "holds nothing"),
         ({"x": GOOD}, "needs x and y"),
-        ({"x": GOOD.astype(float), "y": np.arange(4)}, "x is float64"),
+        ({"x": GOOD.astype(np.int16), "y": np.arange(4)}, "x is int16"),
         ({"x": GOOD[0, 0], "y": np.arange(5)}, r"expected uint8 \(N, H, W\[, C\]\)"),
         ({"x": GOOD[:0], "y": np.arange(0)}, r"x is uint8 \(0, 5, 5, 3\)"),
         ({"x": GOOD, "y": np.arange(3)}, r"y is int64 \(3,\); expected 4 non-negative integers"),

@@ -60,7 +60,8 @@ def test_names_do_not_control_the_terminal(tmp_path, capsys):
 def test_program_ends_quietly_when_the_pipe_is_closed(tmp_path):
     """As by `head`. The output is far larger than the buffer of a pipe."""
     shutil.copyfile(predict_template.__file__, tmp_path / "predict.py")
-    config = {"input_shape": [1], "table": None, "classes": ["no", "yes"]}
+    config = {"input_shape": [1], "mean": [0.0], "std": [1.0], "table": None}
+    config["classes"] = ["no", "yes"]
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.py").write_text("def load():\n    return lambda inputs: inputs\n")
     (tmp_path / "rows.csv").write_text("1\n" * 50_000)

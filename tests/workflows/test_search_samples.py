@@ -57,8 +57,8 @@ def test_the_same_samples_resume_and_other_samples_are_measured_again(tmp_path):
     }
 
 
-def test_samples_without_parts_cannot_be_trained_on(tmp_path):
-    with pytest.raises(UsageError, match="no parts to train on"):
+def test_samples_without_targets_cannot_be_trained_on(tmp_path):
+    with pytest.raises(UsageError, match="there are no targets to train on"):
         search(INPUTS, tmp_path / "run", confirm=1)
 
 

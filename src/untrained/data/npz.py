@@ -1,4 +1,7 @@
-"""Images in numpy archives: `x` and `y`, or `x_train` and `y_train`, optionally other parts.
+"""Images or other inputs in numpy archives: `x` and `y`, or `x_train` and `y_train`; other parts.
+
+Pixels of bytes are images, which are resized, normalised and augmented like all pictures. Floats
+are inputs of any shape (`arrays.py`).
 
 Labels are classes if they are integers, and numbers to predict if they are floats.
 
@@ -14,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from untrained.data.arrays import make_array_source
 from untrained.data.held_out import second_test_part_error, split_test_path
 from untrained.data.images import (
     LabelledImages,
@@ -39,16 +43,20 @@ _ARRAY_NAMES = {
 _MAX_CLASSES = 100_000
 _TARGET_NAME = "y"  # of numbers as labels
 
+NamedArray = tuple[str, np.ndarray]
+
 
 @register_source(
-    "npz:PATH, a numpy archive: images x (N, H, W[, C], uint8), labels y (classes as integers, "
-    "numbers as floats); also x_val, y_val, x_test, y_test",
+    "npz:PATH, a numpy archive: images x (N, H, W[, C], uint8) or floats x of any shape (N, ...), "
+    "labels y (classes as integers, numbers as floats); also x_val, y_val, x_test, y_test",
     belongs_to_user=True,
 )
 def npz(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
         raise UsageError("name the file: npz:PATH, such as --data npz:./images.npz")
     path, test_path = split_test_path(argument)
+    if _holds_floats(path):
+        return _make_float_source(path, test_path)
     parts = read_npz(path)
     if test_path is not None:
         if TEST in parts:
@@ -86,6 +94,34 @@ def _make_task(name: str, like: Task, parts: Mapping[str, LabelledImages]) -> Ta
     return make_image_task(name, like, largest_label + 1)
 
 
+def _holds_floats(path: Path) -> bool:
+    """Return whether the inputs of the training part are floats and not pixels of bytes."""
+    (_, inputs), _ = _read_named_arrays(path)[TRAIN]
+    return inputs.dtype.kind == "f"
+
+
+def _make_float_source(path: Path, test_path: Path | None) -> DataSource:
+    """Make a source of an archive of floats, with the test part of another one if it is named."""
+    named_arrays = dict(_read_named_arrays(path))
+    if test_path is not None:
+        if TEST in named_arrays:
+            raise second_test_part_error(path, test_path)
+        named_arrays[TEST] = _read_named_arrays(test_path)[TRAIN]
+    arrays_of_parts = {}
+    for part, ((input_name, inputs), (target_name, targets)) in named_arrays.items():
+        for name, array in ((input_name, inputs), (target_name, targets)):
+            if array.dtype.kind not in "fiub":
+                raise UsageError(f"{path}: {name} is {array.dtype}; expected numbers")
+        arrays_of_parts[part] = (
+            torch.from_numpy(np.ascontiguousarray(inputs)),
+            torch.from_numpy(np.ascontiguousarray(targets)),
+        )
+    try:
+        return make_array_source(arrays_of_parts, f"npz:{path.name}")
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
 def make_source_from_parts(
     parts: Mapping[str, LabelledImages],
     task: Task,
@@ -109,6 +145,15 @@ def read_npz(path: Path) -> dict[str, LabelledImages]:
     Raises:
         UsageError: The file cannot be read, or does not contain such arrays.
     """
+    parts = {}
+    for part, ((image_name, images), (label_name, labels)) in _read_named_arrays(path).items():
+        arrays = {image_name: images, label_name: labels}
+        parts[part] = _convert_part(path, arrays, image_name, label_name)
+    return parts
+
+
+def _read_named_arrays(path: Path) -> dict[str, tuple[NamedArray, NamedArray]]:
+    """Return the inputs and the labels of every part, with the names of the arrays."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     try:
@@ -120,8 +165,8 @@ def read_npz(path: Path) -> dict[str, LabelledImages]:
 
 # The fingerprint is part of the cache key, so that a changed file is read again.
 @lru_cache(maxsize=4)
-def _read_archive(path: Path, fingerprint: str) -> dict[str, LabelledImages]:
-    """Return the images and labels of every part; cached while the file does not change."""
+def _read_archive(path: Path, fingerprint: str) -> dict[str, tuple[NamedArray, NamedArray]]:
+    """Return the arrays of every part; cached while the file does not change."""
     names = list_npz_names(path)
     names_by_part = {}
     for part, candidates in _ARRAY_NAMES.items():
@@ -139,7 +184,7 @@ def _read_archive(path: Path, fingerprint: str) -> dict[str, LabelledImages]:
     arrays = read_npz_arrays(path, needed_names)
     parts = {}
     for part, (image_name, label_name) in names_by_part.items():
-        parts[part] = _convert_part(path, arrays, image_name, label_name)
+        parts[part] = ((image_name, arrays[image_name]), (label_name, arrays[label_name]))
     return parts
 
 
@@ -151,7 +196,8 @@ def _convert_part(
     labels = arrays[label_name]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.size == 0:
         raise UsageError(
-            f"{path}: {image_name} is {images.dtype} {images.shape}; expected uint8 (N, H, W[, C])"
+            f"{path}: {image_name} is {images.dtype} {images.shape}; expected uint8 (N, H, W[, C]) "
+            "for images, or floats (N, ...) for other inputs"
         )
     if images.ndim == 3:
         images = images[..., None]

@@ -1,13 +1,13 @@
 """The parts of a data set: `train` for training, `val` for selection, `test` for the final test.
 
 A `Part` iterates over its samples in batches. Images are kept in memory as bytes of one size, so
-that training can keep all of them on its device and augment them there. Rows of a table may be read
-from a file when they are needed.
+that training can keep all of them on its device and augment them there. Arrays of numbers are kept
+in memory too, but are not augmented. Rows of a table may be read from a file when they are needed.
 """
 
 import hashlib
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -24,7 +24,7 @@ TEST = "test"
 TEST_SHARE = 0.1
 # With fewer rows, a part may get none.
 MIN_SPLIT_ROWS = 4
-_IMAGES_PER_STEP = 4096  # images that are fingerprinted at once; all may be larger than memory
+_SAMPLES_PER_STEP = 4096  # samples that are fingerprinted at once; all may be larger than memory
 Rows = TypeVar("Rows", Tensor, list[Any])
 
 
@@ -85,13 +85,58 @@ class ImagePart:
         return self.labels
 
     def fingerprint(self) -> str:
-        images = self.images.split(_IMAGES_PER_STEP)  # type: ignore[no-untyped-call]
+        images = self.images.split(_SAMPLES_PER_STEP)  # type: ignore[no-untyped-call]
         return fingerprint_tensors([*images, self.labels, self.mean, self.std])
 
     def normalise(self, images: Tensor) -> Tensor:
         """Convert images to floats (N, C, H, W) with mean 0 and deviation 1 per channel."""
         pixels = images.permute(0, 3, 1, 2).float() / 255
         return (pixels - self.mean.reshape(1, -1, 1, 1)) / self.std.reshape(1, -1, 1, 1)
+
+
+@dataclass(frozen=True)
+class ArrayPart:
+    """A part of numbers in memory: vectors, series, images or arrays of any other shape.
+
+    Attributes:
+        inputs: Inputs (N, F) or (N, C, ...) of any real type, as the user gave them.
+        targets: Classes (N,), or standardised numbers (N,) of float32.
+        mean: Mean per feature (F,) or channel (C,) of the training part, in float64.
+        std: Standard deviation per feature (F,) or channel (C,), in float64.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    mean: Tensor
+    std: Tensor
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
+        if order is None:
+            rows = torch.arange(len(self))
+        else:
+            rows = torch.randperm(len(self), generator=order)
+        for batch_rows in rows.split(size):  # type: ignore[no-untyped-call]
+            yield Batch(self.normalise(self.inputs[batch_rows]), self.targets[batch_rows])
+
+    def read_labels(self) -> Tensor:
+        return self.targets
+
+    def fingerprint(self) -> str:
+        inputs = self.inputs.split(_SAMPLES_PER_STEP)  # type: ignore[no-untyped-call]
+        return fingerprint_tensors([*inputs, self.targets, self.mean, self.std])
+
+    def normalise(self, inputs: Tensor) -> Tensor:
+        """Convert inputs to float32 with mean 0 and deviation 1 per feature or channel."""
+        shape = (1, -1) + (1,) * (inputs.ndim - 2)
+        # In float64, because large numbers of similar size would be rounded in float32.
+        return ((inputs - self.mean.reshape(shape)) / self.std.reshape(shape)).float()
+
+
+# Parts in memory, of which single samples can be selected.
+PartInMemory = ImagePart | ArrayPart
 
 
 @dataclass(frozen=True)
@@ -136,11 +181,22 @@ class JoinedPart:
 
 def join_parts(first: Part, second: Part) -> Part:
     """Return the samples of two parts of the same data set as one part."""
+    if isinstance(first, ArrayPart) and isinstance(second, ArrayPart):
+        inputs = torch.cat([first.inputs, second.inputs])
+        targets = torch.cat([first.targets, second.targets])
+        return ArrayPart(inputs, targets, first.mean, first.std)
     if not isinstance(first, ImagePart) or not isinstance(second, ImagePart):
         return JoinedPart(first, second)
     images = torch.cat([first.images, second.images])
     labels = torch.cat([first.labels, second.labels])
     return ImagePart(images, labels, first.mean, first.std)
+
+
+def select_samples(part: PartInMemory, rows: Tensor) -> PartInMemory:
+    """Return some samples of a part in memory."""
+    if isinstance(part, ArrayPart):
+        return replace(part, inputs=part.inputs[rows], targets=part.targets[rows])
+    return replace(part, images=part.images[rows], labels=part.labels[rows])
 
 
 def choose_shares(

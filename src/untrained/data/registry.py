@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from untrained.data.samples import DATASET_NAME, is_samples, open_samples
+from untrained.data.samples import DATASET_NAME, is_samples, make_samples_source, open_samples
 from untrained.data.source import DataSource
 from untrained.data_root import find_data_root
 from untrained.errors import UsageError
@@ -108,8 +108,7 @@ def load_data(data: object, like: Task, root: str | Path | None = None) -> DataS
         input_shape = tuple(samples.read_first_input().shape[1:])
         return samples.make_source(replace(like, dataset=DATASET_NAME, input_shape=input_shape))
     if isinstance(data, Path):
-        parse_path(data, "data")
-        data = f"{_guess_kind(data)}:{data}"
+        data = name_data_path(data)
     if not isinstance(data, str):
         raise UsageError(
             f"data is {show_value(data)}; "
@@ -118,8 +117,43 @@ def load_data(data: object, like: Task, root: str | Path | None = None) -> DataS
     return _open_named_data(data, like, find_data_root(root))
 
 
+def load_data_with_name(
+    data: object, like: Task, root: str | Path | None = None
+) -> tuple[str, DataSource]:
+    """Load data in any form that `load_data` takes, and return them with their name.
+
+    Args:
+        data: The data.
+        like: Task with the input shape that networks take. Samples from Python may have more
+            classes.
+        root: Data root; by default that of `find_data_root`.
+
+    Returns:
+        The name, which is `DATASET_NAME` for samples from Python, and the source.
+    """
+    if isinstance(data, DataSource):
+        return data.task.dataset, data
+    if is_samples(data):
+        return DATASET_NAME, make_samples_source(open_samples(data), like)
+    if isinstance(data, Path):
+        data = name_data_path(data)
+    source = load_data(data, like, root)
+    return str(data), source
+
+
+def name_data_path(path: Path) -> str:
+    """Return the name of data at a path, such as "folder:photos" for a folder."""
+    parse_path(path, "data")
+    return f"{_guess_kind(path)}:{path}"
+
+
 def belongs_to_user(data: str) -> bool:
-    """Return whether a name of data, such as "folder:./photos", stands for the user's own data."""
+    """Return whether a name of data, such as "folder:./photos", stands for the user's own data.
+
+    So do the data of a caller in Python, whose name is `DATASET_NAME`.
+    """
+    if data == DATASET_NAME:
+        return True
     kind_name = data.partition(":")[0]
     return kind_name in SOURCES and SOURCES[kind_name].belongs_to_user
 

@@ -1,5 +1,8 @@
 """Data that a caller has in Python: tensors, numpy arrays, a torch Dataset or a DataLoader.
 
+`make_samples_source` provides samples to score networks on, `make_training_source` also parts to
+train on.
+
 Scores on such data are identified by a fingerprint of the samples that the network sees, like all
 other scores (`fingerprint_batch`).
 """
@@ -11,8 +14,17 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
 
+from untrained.data.arrays import make_array_source
+from untrained.data.parts import TRAIN
 from untrained.data.source import DataSource, draw_random_labels, make_tensor_source
 from untrained.errors import UsageError
 from untrained.names import user_code_error
@@ -35,6 +47,14 @@ class Samples(Protocol):
 
     def make_source(self, task: Task) -> DataSource:
         """Make a data source of these samples."""
+        ...
+
+    def read_all(self) -> tuple[Tensor, Tensor | None]:
+        """Return all inputs, and the targets if there are any.
+
+        Raises:
+            UsageError: The samples have no end, or cannot be read by index.
+        """
         ...
 
 
@@ -64,6 +84,18 @@ def open_samples(data: object) -> Samples:
         return _DatasetSamples(data)
     inputs, targets = read_samples(data)
     return _TensorSamples(inputs, targets)
+
+
+def open_training_samples(data: object) -> Samples:
+    """Check data of the caller as `open_samples` does, and that their number is known.
+
+    Of a DataLoader, the dataset is used.
+    """
+    if isinstance(data, DataLoader):
+        data = _get_whole_dataset(data)
+    if isinstance(data, Dataset):
+        _check_fixed_samples(data)
+    return open_samples(data)
 
 
 def read_samples(data: object) -> tuple[Tensor, Tensor | None]:
@@ -98,6 +130,27 @@ def read_samples(data: object) -> tuple[Tensor, Tensor | None]:
     return inputs, targets
 
 
+def make_training_source(samples: Samples, min_classes: int = 2) -> DataSource:
+    """Make a data source of samples from Python with parts to train on (`arrays.py`).
+
+    All samples are read into memory.
+
+    Args:
+        samples: The samples, with targets.
+        min_classes: The least number of classes, for a network with a fixed number of outputs.
+
+    Raises:
+        UsageError: The samples cannot be trained on.
+    """
+    inputs, targets = samples.read_all()
+    if targets is None:
+        raise UsageError(
+            "there are no targets to train on; give a pair (inputs, targets), or a Dataset of "
+            "such pairs"
+        )
+    return make_array_source({TRAIN: (inputs, targets)}, DATASET_NAME, min_classes)
+
+
 def make_samples_source(samples: Samples, like: Task) -> DataSource:
     """Make a data source of samples from Python, for networks that are built to fit them.
 
@@ -128,6 +181,14 @@ class _TensorSamples:
 
     def make_source(self, task: Task) -> DataSource:
         return make_tensor_source(self._inputs, self._targets, task)
+
+    def read_all(self) -> tuple[Tensor, Tensor | None]:
+        return self._inputs.detach().cpu(), self._detach_targets()
+
+    def _detach_targets(self) -> Tensor | None:
+        if self._targets is None:
+            return None
+        return self._targets.detach().cpu()
 
 
 class _DatasetSamples:
@@ -167,6 +228,13 @@ class _DatasetSamples:
             return Batch(inputs, targets)
 
         return DataSource(task, draw)
+
+    def read_all(self) -> tuple[Tensor, Tensor | None]:
+        # A Dataset may augment its samples at random. With the same seed, the same call reads the
+        # same samples again, so that a training can resume.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return self._read_samples(range(self._count))
 
     def _read_samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         """Return the samples with these indices as one batch."""
@@ -212,6 +280,9 @@ class _LoaderSamples:
 
         return DataSource(task, draw)
 
+    def read_all(self) -> tuple[Tensor, Tensor | None]:
+        return _DatasetSamples(_get_whole_dataset(self._loader)).read_all()
+
     def _read_samples(self, count: int) -> tuple[Tensor, Tensor | None]:
         """Return the first samples of the loader, or all if it has fewer."""
         # The loader is iterated once, and only as far as needed: it may shuffle, and it may never
@@ -241,6 +312,36 @@ class _LoaderSamples:
         if targets is not None:
             self._targets.append(targets)
         return True
+
+
+def _check_fixed_samples(dataset: "Dataset[Any]") -> None:
+    """Refuse a dataset without indices or without a length."""
+    if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
+        raise UsageError(
+            f"{type(dataset).__name__} has no indices or no length, and a training splits samples "
+            "into parts; read them into tensors first: (inputs, targets)"
+        )
+
+
+def _get_whole_dataset(loader: "DataLoader[Any]") -> "Dataset[Any]":
+    """Return the dataset of a DataLoader, whose samples are all trained on.
+
+    Raises:
+        UsageError: The dataset has no indices or no length, or the loader changes its samples.
+    """
+    dataset = loader.dataset
+    _check_fixed_samples(dataset)
+    if not isinstance(loader.sampler, SequentialSampler | RandomSampler):
+        raise UsageError(
+            f"the DataLoader has a {type(loader.sampler).__name__}, and a training reads the whole "
+            "dataset; select samples with torch.utils.data.Subset(dataset, indices)"
+        )
+    if loader.collate_fn is not default_collate:
+        raise UsageError(
+            "the DataLoader has its own collate_fn, and a training reads single samples; convert "
+            "them in the __getitem__ of the dataset"
+        )
+    return dataset
 
 
 def _read_batch(batch: object, origin: str) -> tuple[Tensor, Tensor | None]:

@@ -72,7 +72,7 @@ class DataSource:
     @property
     def is_table(self) -> bool:
         """Whether these are rows of a table, for which `ctr_designs.py` has known designs."""
-        return self.schema is not None or (self.task.is_table and bool(self.task.vocabularies))
+        return self.schema is not None or self.task.is_table
 
     @cached_property
     def parts(self) -> Parts:

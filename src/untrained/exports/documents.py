@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
+from untrained.data.samples import DATASET_NAME
 from untrained.data.tables.schema import VOCABULARIES, Schema
 from untrained.exports.subject import ExportSubject
 from untrained.formatting import format_count, format_limited_value, format_percent, format_quantity
 from untrained.onnx_files import TOLERANCE
-from untrained.runs.folder import read_versions
+from untrained.runs.folder import RunFolder, read_versions
 from untrained.strategies.latency import Latency
 from untrained.training.result import format_errors
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Task
@@ -66,6 +67,7 @@ def make_config(subject: ExportSubject, facts: ExportFacts) -> dict[str, Any]:
         "classes": _list_classes(subject),
         "loss": task.loss,
         "target": _make_target(subject),
+        "reads_arrays": subject.reads_arrays,
         # Without statistics of the data, predict.py does not normalise the inputs.
         "mean": list(subject.mean) or [0.0] * channels,
         "std": list(subject.std) or [1.0] * channels,
@@ -194,7 +196,14 @@ def _make_title(subject: ExportSubject, facts: ExportFacts) -> str:
         result = f"RMSE {subject.training['rmse']:.4g}"
     if not result:
         return f"# {facts.class_name}"
-    return f"# {facts.class_name}: {result} on the test part of {subject.data}"
+    return f"# {facts.class_name}: {result} on the test part of {_name_data(subject)}"
+
+
+def _name_data(subject: ExportSubject) -> str:
+    """Return the name of the training data for a sentence."""
+    if subject.data == DATASET_NAME:
+        return "the arrays"
+    return subject.data
 
 
 def _make_summary(subject: ExportSubject, facts: ExportFacts) -> str:
@@ -208,6 +217,8 @@ def _make_summary(subject: ExportSubject, facts: ExportFacts) -> str:
 
 def _describe_task(subject: ExportSubject) -> str:
     task = subject.task
+    if subject.was_trained_on_arrays:
+        return _describe_array_task(subject)
     if len(task.input_shape) == 3:
         channels, height, width = task.input_shape
         size = f"{width} x {height} pixels with {format_count(channels, 'channel')}"
@@ -240,6 +251,19 @@ def _describe_task(subject: ExportSubject) -> str:
     return f"Reads {shape} numbers{categorical} and returns {outputs}."
 
 
+def _describe_array_task(subject: ExportSubject) -> str:
+    """Describe a network that was trained on arrays."""
+    task = subject.task
+    shape = " x ".join(map(str, task.input_shape))
+    kind = "feature" if len(task.input_shape) == 1 else "channel"
+    inputs = (
+        f"arrays of the shape {shape}, standardised per {kind} with `mean` and `std` in config.json"
+    )
+    if task.kind == REGRESSION:
+        return f"Predicts a number from {inputs}: {_format_scaling(task)}."
+    return f"Classifies {inputs}, into {len(_list_classes(subject))} classes."
+
+
 def _format_scaling(task: Task) -> str:
     """Return how the output x of a regression becomes a number in the unit of the label."""
     return f"{task.target_std:.9g} x + {task.target_mean:.9g} for the output x"
@@ -261,6 +285,8 @@ def _make_usage(subject: ExportSubject, facts: ExportFacts) -> str:
             "pip install onnxruntime pillow numpy",
             "python predict.py picture.png folder/",
         ]
+        if subject.reads_arrays:
+            shell_lines = ["pip install onnxruntime numpy", "python predict.py samples.npy"]
         python_lines = [
             "from model import load  # needs torch and safetensors",
             "",
@@ -328,16 +354,24 @@ def _describe_files(subject: ExportSubject, facts: ExportFacts) -> str:
         "model.safetensors": "the weights, by their names in model.py",
         "model.onnx": _describe_onnx(facts),
     }
-    if subject.schema is None:
+    if subject.reads_arrays:
+        files["config.json"] = (
+            "classes, input shape, mean and standard deviation of each feature or channel, and the "
+            "origin"
+        )
+        files["predict.py"] = f"reads .npy and .npz files and prints {prediction} of each sample"
+        if len(subject.task.input_shape) == 1:
+            files["predict.py"] = (
+                f"reads .npy, .npz and CSV files of numbers and prints {prediction} of each sample"
+            )
+    elif subject.schema is None:
         labels = "classes"
         if subject.task.kind == REGRESSION:
             labels = "mean and standard deviation of the label"
         files["config.json"] = (
             f"{labels}, input size, mean and standard deviation of each channel, and the origin"
         )
-        files["predict.py"] = (
-            f"reads images (or rows of a CSV file) and prints {prediction} of each"
-        )
+        files["predict.py"] = f"reads images and prints {prediction} of each"
     else:
         files["config.json"] = (
             "the columns, mean and standard deviation of the numbers, and the origin"
@@ -384,7 +418,8 @@ def _describe_quality(subject: ExportSubject) -> str:
     test = "evaluated once"
     if "test" in samples:
         test = f"{format_count(samples['test'], 'sample')}, evaluated once"
-    quality = f"{_format_test_result(training)} on the test part of {subject.data} ({test})."
+    result = _format_test_result(training)
+    quality = f"{result} on the test part of {_name_data(subject)} ({test})."
     if subject.task.kind == REGRESSION:
         quality += f" {_describe_errors(subject)}"
     if training.get("estimated_by"):
@@ -460,11 +495,11 @@ def _describe_origin(subject: ExportSubject) -> str:
     lines = [f"{architecture}."]
     score = _make_score(subject)
     if subject.run is not None and score is not None:
-        command = subject.run.to_command()
-        lines.append(f"Search: `{command}`. Score: {score['proxy']} {score['value']:.6g}.")
+        command = _describe_search(subject.run)
+        lines.append(f"Search: {command}. Score: {score['proxy']} {score['value']:.6g}.")
     elif subject.run is not None:
         lines.append(
-            f"Search: `{subject.run.to_command()}`. This hand-designed network had a lower "
+            f"Search: {_describe_search(subject.run)}. This hand-designed network had a lower "
             f"{subject.task.kind.loss_title} on the validation data than the best network that the "
             "search found."
         )
@@ -475,3 +510,10 @@ def _describe_origin(subject: ExportSubject) -> str:
         lines.append(f"Weights: {subject.weights}.")
     lines.append(f"Exported on {date.today().isoformat()} with untrained {__version__}.")
     return "\n".join(lines)
+
+
+def _describe_search(run: RunFolder) -> str:
+    """Return the command of a search; a command cannot name data that existed only in Python."""
+    if run.config.data == DATASET_NAME:
+        return f"`untrained.search` in Python, on arrays, in the space `{run.config.space}`"
+    return f"`{run.to_command()}`"

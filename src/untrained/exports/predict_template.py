@@ -1,9 +1,10 @@
-"""Predict a class or a number for each image: python predict.py picture.png folder/ ...
+"""Predict a class or a number for each sample: python predict.py picture.png folder/ ...
 
-A network for a table reads CSV files instead: python predict.py rows.csv. The file has the columns
-of the training data, which table.py encodes, or plain numbers if the network was exported without
-column names. Uses ONNX Runtime if it is installed, otherwise torch. Images need Pillow. Reads
-config.json beside this file.
+A network for arrays reads numpy files instead: python predict.py samples.npy. The first axis of the
+array counts samples, and an .npz file holds a single array or one called x. A network for a table
+reads CSV files: python predict.py rows.csv. The file has the columns of the training data, which
+table.py encodes, or plain numbers if the network was exported without column names. Uses ONNX
+Runtime if it is installed, otherwise torch. Images need Pillow. Reads config.json beside this file.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 BATCH_SIZE = 64
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
+ARRAY_SUFFIXES = {".npy", ".npz"}
 # Only formats whose decoders start no program and read no other file, so no PostScript.
 IMAGE_FORMATS = (
     "JPEG",
@@ -106,20 +108,48 @@ def read_image(path: Path, config: dict[str, Any]) -> Array:
     return ((pixels - mean) / std).transpose(2, 0, 1)
 
 
+def read_arrays(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
+    """Yield the samples of a numpy file with their names."""
+    loaded = np.load(path, allow_pickle=False)
+    if path.suffix.lower() == ".npz":
+        names = loaded.files
+        if "x" not in names and len(names) != 1:
+            raise ValueError(f"it holds the arrays {', '.join(names)}; call the inputs x")
+        loaded = loaded["x" if "x" in names else names[0]]
+    shape = tuple(config["input_shape"])
+    if loaded.ndim == 0 or loaded.shape[1:] != shape or loaded.dtype.kind not in "fiub":
+        expected = ", ".join(map(str, ("samples", *shape)))
+        raise ValueError(
+            f"it holds {loaded.dtype} of the shape {loaded.shape}; expected numbers ({expected})"
+        )
+    for number, values in enumerate(loaded):
+        if not np.isfinite(values).all():
+            raise ValueError(f"sample {number} has a NaN or an infinite value")
+        yield f"{path}:{number}", normalise(values, config)
+
+
+def normalise(values: Array, config: dict[str, Any]) -> Array:
+    """Subtract the mean of each feature or channel of a sample, and divide by its deviation."""
+    shape = (-1,) + (1,) * (values.ndim - 1)
+    mean = np.asarray(config["mean"], dtype=np.float64).reshape(shape)
+    std = np.asarray(config["std"], dtype=np.float64).reshape(shape)
+    return (values - mean) / std
+
+
 def read_number_rows(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
     """Yield the rows of a CSV file of numbers with their names. A header line is skipped."""
     columns = config["input_shape"][0]
     with path.open(newline="") as file:
         for number, row in enumerate(csv.reader(file), 1):
             try:
-                values = np.asarray(row, dtype=np.float32)
+                values = np.asarray(row, dtype=np.float64)
             except ValueError:
                 if number == 1:
                     continue
                 raise
             if len(values) != columns:
                 raise ValueError(f"row {number} has {len(values)} columns, not {columns}")
-            yield f"{path}:{number}", values
+            yield f"{path}:{number}", normalise(values, config)
 
 
 def read_samples(
@@ -128,15 +158,16 @@ def read_samples(
     """Yield every sample in a file or folder with its name.
 
     Args:
-        path: A file, or a folder that is searched for images.
+        path: A file, or a folder that is searched for images or for numpy files.
         config: The content of config.json.
         unreadable: Files that cannot be read are added to this list.
     """
     if not path.is_dir():
         yield from read_file(path, config, unreadable)
         return
+    suffixes = ARRAY_SUFFIXES if config.get("reads_arrays") else IMAGE_SUFFIXES
     for file in sorted(path.rglob("*")):
-        if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file():
+        if file.suffix.lower() in suffixes and file.is_file():
             yield from read_file(file, config, unreadable)
 
 
@@ -149,8 +180,12 @@ def read_file(
             from table import read_encoded_rows
 
             yield from read_encoded_rows(path)
+        elif config.get("reads_arrays") and path.suffix.lower() in ARRAY_SUFFIXES:
+            yield from read_arrays(path, config)
         elif len(config["input_shape"]) == 1:
             yield from read_number_rows(path, config)
+        elif config.get("reads_arrays"):
+            raise ValueError("this network reads arrays; save them with numpy.save as .npy")
         else:
             yield str(path), read_image(path, config)
     except Exception as error:
@@ -203,9 +238,9 @@ def main() -> int:
     """Print one line per sample and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "paths", nargs="+", type=Path, help="images, folders of images, or CSV files"
+        "paths", nargs="+", type=Path, help="images, numpy files, CSV files, or folders"
     )
-    parser.add_argument("--top", type=int, default=1, help="how many classes to print per image")
+    parser.add_argument("--top", type=int, default=1, help="how many classes to print per sample")
     parser.add_argument("--runtime", choices=("auto", "onnx", "torch"), default="auto")
     arguments = parser.parse_args()
     config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))

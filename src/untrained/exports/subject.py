@@ -24,9 +24,11 @@ class ExportSubject:
         weights: Where the weights come from; empty if they are not known to be trained.
         data: The training data, as the user named it.
         classes: The names of its classes.
-        mean: The mean of each channel, on the scale 0 to 1.
-        std: The standard deviation of each channel.
-        schema: How the rows of a table are encoded; None for images.
+        mean: The mean of each channel, on the scale 0 to 1; of arrays, that of each feature or
+            channel.
+        std: The standard deviation of each channel or feature.
+        schema: How the rows of a table are encoded; None for other data.
+        was_trained_on_arrays: Whether the training data are arrays and not images or a table.
         training: The content of `train.json`; empty without a training.
         run: The run folder that it comes from.
         standing: Its place in the ranking of the run.
@@ -42,6 +44,7 @@ class ExportSubject:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     schema: Schema | None = None
+    was_trained_on_arrays: bool = False
     training: dict[str, Any] = field(default_factory=dict)
     run: RunFolder | None = None
     standing: Standing | None = None
@@ -50,6 +53,12 @@ class ExportSubject:
     def is_trained(self) -> bool:
         """Whether the weights come from a file or a module rather than from initialisation."""
         return bool(self.weights)
+
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether predict.py reads files of arrays, and not images or the columns of a table."""
+        is_image = len(self.task.input_shape) == 3
+        return self.was_trained_on_arrays or (self.schema is None and not is_image)
 
     def make_inputs(self, samples: int) -> Tensor:
         """Make random inputs for the network. A smaller batch is the start of a larger one."""

@@ -2,7 +2,7 @@
 
 from untrained.data import DataSource
 from untrained.data.mirror import may_be_mirrored
-from untrained.data.parts import TRAIN, ImagePart
+from untrained.data.parts import TRAIN, ArrayPart, ImagePart
 from untrained.data.pictures.card import propose_batch_size
 from untrained.training.recipes import RECIPES, Recipe
 from untrained.types import REGRESSION
@@ -26,7 +26,7 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
 
     The label of the returned recipe contains these values, so repeating the training does not
     measure the data again. Options that the user set are kept. For a table, only epochs and batch
-    are set.
+    are set. Arrays are not augmented, so their crop, flip and cutout stay those of the recipe.
 
     Args:
         recipe: The recipe.
@@ -44,26 +44,36 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
     if isinstance(part, ImagePart):
         _, height, width, _ = part.images.shape
         side = min(height, width)
-        batch = recipe.batch
-        if "batch" in values:
-            batch = propose_batch_size(len(part), side)
-            values["batch"] = batch
-        if "rate" in values:
-            # Gradients of larger batches are less noisy and allow longer steps.
-            original = RECIPES[recipe.name]
-            values["rate"] = original.rate * batch / original.batch
+        values.update(_propose_batch_and_rate(recipe, len(part), side))
         if "crop" in values:
             values["crop"] = round(CROP_SHARE * side)
         if "cutout" in values:
             values["cutout"] = round(CUTOUT_SHARE * side)
         if "flip" in values:
             values["flip"] = may_be_mirrored(part.images, part.labels)
-    elif source.task.is_table:
+    elif isinstance(part, ArrayPart) and len(source.task.input_shape) == 3:
+        side = min(source.task.input_shape[1:])
+        values.update(_propose_batch_and_rate(recipe, len(part), side))
+    elif source.task.is_table or isinstance(part, ArrayPart):
         if "epochs" in values:
             values["epochs"] = _propose_epochs(len(part))
         if "batch" in values:
             values["batch"] = _propose_table_batch(len(part))
     return recipe.with_options(**values)
+
+
+def _propose_batch_and_rate(recipe: Recipe, pictures: int, side: int) -> dict[str, object]:
+    """Return batch size and rate for a number of pictures, unless the user set them."""
+    values: dict[str, object] = {}
+    batch = recipe.batch
+    if "batch" in recipe.from_data:
+        batch = propose_batch_size(pictures, side)
+        values["batch"] = batch
+    if "rate" in recipe.from_data:
+        # Gradients of larger batches are less noisy and allow longer steps.
+        original = RECIPES[recipe.name]
+        values["rate"] = original.rate * batch / original.batch
+    return values
 
 
 def _propose_epochs(rows: int) -> int:

@@ -1,9 +1,9 @@
 """Batches of one part of the data on the device of a training.
 
 Images that fit into the memory of the device are moved there once, as bytes, and augmented there.
-Larger data sets are moved batch by batch. Rows of a table are not augmented. The order of an epoch
-depends only on the seed and the number of the epoch, and the augmentation of a step only on the
-seed and the number of the step, so a training can resume at any step.
+Larger data sets are moved batch by batch. Rows of a table and arrays are not augmented. The order
+of an epoch depends only on the seed and the number of the epoch, and the augmentation of a step
+only on the seed and the number of the step, so a training can resume at any step.
 """
 
 from collections.abc import Iterator
@@ -71,7 +71,8 @@ class BatchLoader:
     def iterate_evaluation_batches(self) -> Iterator[Batch]:
         """Yield batches of all samples, in order and without augmentation."""
         if not isinstance(self.part, ImagePart):
-            for batch in self.part.batches(EVALUATION_ROWS):
+            size = EVALUATION_ROWS if self.task.is_table else EVALUATION_FACTOR * self.batch_size
+            for batch in self.part.batches(size):
                 yield batch.to(self.device)
             return
         size = EVALUATION_FACTOR * self.batch_size

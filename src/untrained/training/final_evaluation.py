@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from untrained.data.parts import TEST, TRAIN, ImagePart, Part
+from untrained.data.parts import TEST, TRAIN, ArrayPart, ImagePart, Part
 from untrained.runs.folder import read_versions
 from untrained.training.batches import BatchLoader
 from untrained.training.ctr_metrics import ClickMetrics
@@ -79,7 +79,7 @@ def evaluate_training(
         if training.task.is_table:
             metrics["constant"] = _evaluate_constant(evaluation, parts[TRAIN])
     normalisation = {}
-    if isinstance(test, ImagePart):
+    if isinstance(test, ImagePart | ArrayPart):
         normalisation = {"mean": test.mean.tolist(), "std": test.std.tolist()}
     samples_per_second = 0.0
     if training.epoch_seconds:
@@ -98,6 +98,7 @@ def evaluate_training(
         command=command,
         notes=notes,
         versions=read_versions(),
+        reads_arrays=isinstance(test, ArrayPart),
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         folder=str(folder),
         model=model.eval(),

@@ -138,6 +138,11 @@ class Recipe:
         return self.final_rate + (self.rate - self.final_rate) * remaining
 
     @property
+    def augments_images(self) -> bool:
+        """Whether training images are distorted or mixed at random."""
+        return bool(self.crop or self.flip or self.cutout or self.augment or self.mixup)
+
+    @property
     def options(self) -> dict[str, Any]:
         """The options that a user may set in brackets, with their values."""
         internal_fields = ("space_options", "from_data", "differences", "name", "about")
@@ -233,15 +238,15 @@ def get_default_recipe_name(task: Task, belongs_to_user: bool) -> str:
         belongs_to_user: Whether the data are the user's own, not published or embedded ones.
 
     Returns:
-        `ctr` for binary labels of a table, `table` for its other labels, `photos` for the user's
-        pictures, `quick` for everything else.
+        `ctr` for binary labels of a table, `photos` for the user's pictures, `table` for the user's
+        other data, `quick` for everything else.
     """
     if task.kind == BINARY:
         return "ctr"
-    if belongs_to_user and task.is_table:
-        return "table"
     if belongs_to_user and len(task.input_shape) == 3:
         return "photos"
+    if belongs_to_user:
+        return "table"
     return "quick"
 
 

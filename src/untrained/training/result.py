@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from untrained.data.pictures.card import propose_batch_size
+from untrained.data.samples import DATASET_NAME
 from untrained.errors import UsageError
 from untrained.files import find_free_folder, read_result_file, use_run_folder, write_atomically
 from untrained.formatting import format_count, format_percent
@@ -113,7 +114,7 @@ class TrainingKey:
             elif name == "start":
                 differences.append("other weights to begin with")
             elif name == "samples":
-                differences.append(f"other samples in {self.data} (changed since)")
+                differences.append(self._describe_other_samples())
             else:
                 differences.append(f"{name} {former_value!r} (now {value!r})")
         if differences:
@@ -121,6 +122,11 @@ class TrainingKey:
                 f"{folder} holds another training, with {', '.join(differences)}; "
                 f"for this one add --run {find_free_folder(folder)}"
             )
+
+    def _describe_other_samples(self) -> str:
+        if self.data == DATASET_NAME:
+            return "other samples"
+        return f"other samples in {self.data} (changed since)"
 
     def _flatten(self) -> dict[str, Any]:
         """Return the fields and the options of the recipe in one dictionary."""
@@ -146,7 +152,8 @@ class TrainingResult:
         loss: Mean loss. For a regression it is the squared error of standardised labels.
         samples: Number of samples per part. After a refit, `train` includes the validation part.
         task: The task as plain data.
-        normalisation: Mean and standard deviation per channel; empty for tables.
+        normalisation: Mean and standard deviation per channel of images, or per feature or channel
+            of arrays; empty for tables.
         params: Number of parameters.
         seconds: Training time in total.
         samples_per_second: Speed of finished epochs, without evaluation.
@@ -174,6 +181,8 @@ class TrainingResult:
         notes: Settings that were chosen from the data, one sentence each.
         estimated_by: Folder of the training without the test part whose test results are shown;
             empty if they are this training's own.
+        reads_arrays: Whether the samples are arrays of numbers (`data/arrays.py`), not images or
+            rows of a table.
         folder: The folder of the training.
         model: The network with the best weights, in evaluation mode; None if read from a file.
     """
@@ -206,6 +215,7 @@ class TrainingResult:
     constant: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     estimated_by: str = ""
+    reads_arrays: bool = False
     folder: str = ""
     model: "nn.Module | None" = field(default=None, compare=False)
 

@@ -76,7 +76,7 @@ def bench(
     seed: int = 0,
     seeds: int = 1,
     scores: str = "",
-    data: str | None = None,
+    data: object = None,
     warm_up: str = "",
     failures: str = "omit",
     device: str = "cpu",
@@ -104,7 +104,8 @@ def bench(
         seed: First seed of weights and batches, and seed of the sample.
         seeds: Number of seeds per architecture.
         scores: Published scores in the table to compare too: "table:synflow".
-        data: Data that networks see; None for those of `dataset` if they are available.
+        data: Data that networks see, as for `search`; None for those of `dataset` if they are
+            available.
         warm_up: Train on a share of the data before scoring: "10%" trains the supernet of the
             space, "10%(paths=each)" each architecture on its own.
         failures: Whether statistics omit architectures without a score (`omit`), or rank them
@@ -217,7 +218,7 @@ def bench(
         "seed": seed,
         "seeds": seeds,
         "scores": scores,
-        "data": data,
+        "data": None if data is None else data_name,
         "input_size": input_size,
         "device": device,
         "warm_up": warm_up,

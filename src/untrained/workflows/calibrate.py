@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
-from typing import cast
 
 from untrained.benchmarks.comparison import (
     collect_scores,
@@ -21,8 +20,8 @@ from untrained.benchmarks.comparison import (
 from untrained.benchmarks.result import BENCHMARK_FILE, BenchmarkResult, ProxyResult
 from untrained.command_text import format_options
 from untrained.config import DEFAULT_DATA, DEFAULT_PROXY, ComputeConfig
-from untrained.data import DataSource, load_data
-from untrained.data.samples import DATASET_NAME, is_samples, make_samples_source, open_samples
+from untrained.data import DataSource
+from untrained.data.registry import load_data_with_name
 from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
 from untrained.formatting import format_count
@@ -82,7 +81,7 @@ def calibrate(
     Args:
         space: A space, or its name, such as "./mine.py:mynet".
         proxy: Proxies, or their names, which may be separated by commas; "all" for all of them.
-        data: Name of the data, or inputs and labels as for `search`.
+        data: Name of the data, or inputs and labels in Python as for `search`.
         trainings: Number of architectures to train.
         epochs: Length of each training.
         samples: Number of samples that a training sees.
@@ -129,12 +128,7 @@ def calibrate(
     loaded_space = load_space(space)
     named_space = get_name_or_space(space)
     space_name = get_space_name(named_space)
-    if is_samples(data):
-        source = make_samples_source(open_samples(data), loaded_space.task)
-        data_name = DATASET_NAME
-    else:
-        data_name = str(data) if isinstance(data, Path) else cast(str, data)
-        source = load_data(data_name, loaded_space.task, data_root)
+    data_name, source = load_data_with_name(data, loaded_space.task, data_root)
     default_folder = choose_default_folder(space_name, data_name)
     folder = default_folder
     if run:

@@ -29,7 +29,7 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from untrained.data.parts import TRAIN, VAL, ImagePart
+from untrained.data.parts import TRAIN, VAL, PartInMemory, select_samples
 from untrained.engine.failures import catch_failure
 from untrained.errors import Interrupted, Unscorable
 from untrained.probe.guard import fastest_kernels, random_state
@@ -60,7 +60,6 @@ from untrained.workflows.contest_state import ContestState, get_weights_path
 from untrained.workflows.contest_training import (
     ContestSettings,
     load_training_subject,
-    select_samples,
     split_for_contest,
 )
 
@@ -129,7 +128,7 @@ class RunningContest:
         entries: Sequence[ContestEntry],
         archs: Mapping[str, Arch],
         settings: ContestSettings,
-        parts: Mapping[str, ImagePart],
+        parts: Mapping[str, PartInMemory],
         on_progress: ProgressCallback | None = None,
     ) -> None:
         self._settings = settings
@@ -228,7 +227,7 @@ class RunningContest:
         if task.kind != REGRESSION:
             return None
         # A standardised label is its distance from the mean of the training part.
-        distances = task.target_std * self._parts[VAL].labels.double()
+        distances = task.target_std * self._parts[VAL].read_labels().double()
         return float(distances.square().mean().sqrt())
 
     # ------------------------------------------------------------------------------------ rounds

@@ -9,7 +9,7 @@ trainings say more than many that have hardly begun.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from untrained.data.parts import TRAIN, VAL, ImagePart
+from untrained.data.parts import TRAIN, VAL, PartInMemory
 from untrained.engine.failures import catch_failure
 from untrained.reports.contest_result import BEST_PREFIX, NO_TIME, TOO_SLOW, ContestEntry
 from untrained.types import Arch, Failure
@@ -60,7 +60,7 @@ class StepTimer:
 
     archs: Mapping[str, Arch]
     settings: ContestSettings
-    part: ImagePart
+    part: PartInMemory
 
     def measure(self, arch: str) -> float | Failure:
         """Return the seconds of a step of a network, or why it cannot be trained."""
@@ -80,7 +80,7 @@ class StepTimer:
 def choose_entrants(
     state: ContestState,
     settings: ContestSettings,
-    parts: Mapping[str, ImagePart],
+    parts: Mapping[str, PartInMemory],
     timer: StepTimer,
     substitutes: Substitutes | None,
 ) -> None:

@@ -1,22 +1,24 @@
 """What all trainings of a contest share: settings, the split of the samples, the time of a step."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 import torch
-from torch import Tensor
 
 from untrained.config import ComputeConfig
 from untrained.data import DataSource
 from untrained.data.parts import (
     TRAIN,
     VAL,
+    ArrayPart,
     ImagePart,
     Part,
+    PartInMemory,
     fingerprint_samples,
     join_parts,
+    select_samples,
     split_by_class,
 )
 from untrained.identity import read_torch_version
@@ -81,7 +83,7 @@ class ContestSettings:
         return f"{derive_seed('contest', *facts):x}"
 
 
-def split_for_contest(source: DataSource, seed: int) -> dict[str, ImagePart]:
+def split_for_contest(source: DataSource, seed: int) -> dict[str, PartInMemory]:
     """Split the training and validation samples again, with more samples for the comparison.
 
     Every class has the same share of the samples for the comparison. Samples with numbers as labels
@@ -93,10 +95,10 @@ def split_for_contest(source: DataSource, seed: int) -> dict[str, ImagePart]:
     """
     parts = source.parts
     samples = join_parts(parts[TRAIN], parts[VAL])
-    assert isinstance(samples, ImagePart)
+    assert isinstance(samples, ImagePart | ArrayPart)
     val_share = min(VAL_SHARE, MAX_VAL_SAMPLES / len(samples))
     shares = {TRAIN: 1 - val_share, VAL: val_share}
-    rows = split_by_class(samples.labels, shares, source.task, seed)
+    rows = split_by_class(samples.read_labels(), shares, source.task, seed)
     # A round may train on the first samples only, so these must be of all classes.
     generator = make_torch_generator("contest order", seed)
     order = torch.randperm(len(rows[TRAIN]), generator=generator)
@@ -106,11 +108,6 @@ def split_for_contest(source: DataSource, seed: int) -> dict[str, ImagePart]:
     }
 
 
-def select_samples(part: ImagePart, rows: Tensor) -> ImagePart:
-    """Return some samples of a part."""
-    return replace(part, images=part.images[rows], labels=part.labels[rows])
-
-
 def load_training_subject(arch: Arch, settings: ContestSettings) -> TrainingSubject:
     """Return an architecture with the data of the contest."""
     subject = load_subject(arch, settings.space, settings.compute.device)
@@ -118,7 +115,7 @@ def load_training_subject(arch: Arch, settings: ContestSettings) -> TrainingSubj
 
 
 def measure_step_seconds(
-    subject: TrainingSubject, settings: ContestSettings, part: ImagePart
+    subject: TrainingSubject, settings: ContestSettings, part: PartInMemory
 ) -> float:
     """Return how long a training step of a network takes.
 

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from untrained.data import SOURCES, DataSource
+from untrained.data.parts import TRAIN, ArrayPart
+from untrained.data.samples import DATASET_NAME
 from untrained.formatting import format_count
 from untrained.types import BINARY, REGRESSION
 
@@ -20,10 +22,12 @@ def describe_data(data: str, source: DataSource) -> str:
         # Options of a table follow a question mark.
         path = Path(address.partition("?")[0])
         title = path.resolve().name
+    elif data == DATASET_NAME:
+        title = "data in Python"
     count = sum(len(part) for part in source.parts.values())
     task = source.task
     noun = "sample"
-    if len(task.input_shape) == 3:
+    if len(task.input_shape) == 3 and not isinstance(source.parts[TRAIN], ArrayPart):
         noun = "picture"
     elif task.is_table:
         noun = "row"

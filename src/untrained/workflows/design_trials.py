@@ -59,7 +59,7 @@ from untrained.training.recipes import (
 from untrained.training.result import TRAINING_FILE, AnotherTrainingError, TrainingResult
 from untrained.types import BINARY, TRANSIENT_FAILURES, Arch, Failure
 from untrained.workflows.subject import load_subject, make_ctr_design_arch
-from untrained.workflows.train import train
+from untrained.workflows.train import get_data_argument, train
 from untrained.workflows.train_subject import TrainingSubject
 
 RECIPE = RECIPES["ctr"]
@@ -164,7 +164,9 @@ class TrainingTrials:
         """
         deadline = _get_deadline(seconds)
         if designs is None:
-            designs = list_ctr_designs(self.source.task)
+            designs = []
+            if self.source.is_table:
+                designs = list_ctr_designs(self.source.task)
         names = [BEST_OF_SEARCH, *designs]
         outcomes: dict[str, TrainingResult | str] = {}
 
@@ -260,6 +262,7 @@ class TrainingTrials:
         self, arch: Arch, on_progress: ProgressCallback, seconds: float
     ) -> TrainingResult:
         """Train the best architecture, or read the training of an earlier call with its options."""
+        data = get_data_argument(self.data, self.source)
         options = self._choose_options(self._make_candidate(arch), on_progress, seconds)
         if (self.folder / TRAINING_FILE).is_file() and not (self.folder / WEIGHTS_FILE).is_file():
             # The process was killed while it moved this training aside.
@@ -272,27 +275,28 @@ class TrainingTrials:
             former_key = read_training_key(run)
             if former_key and former_key.arch == str(arch):
                 with suppress(AnotherTrainingError):
-                    return train(str(arch), self.data, space=self.space, run=run, **options)
+                    return train(str(arch), data, space=self.space, run=run, **options)
         former_key = read_training_key(self.folder)
         if former_key and former_key.arch == str(arch):
             # The user has trained the network with another recipe. That training stays in place.
-            return train(str(arch), self.data, space=self.space, run=own_folder, **options)
+            return train(str(arch), data, space=self.space, run=own_folder, **options)
         if former_key:
             move_training_aside(self.folder)
-        return train(str(arch), self.data, space=self.space, run=self.folder, **options)
+        return train(str(arch), data, space=self.space, run=self.folder, **options)
 
     def _train_design(
         self, name: str, on_progress: ProgressCallback, seconds: float
     ) -> TrainingResult:
+        data = get_data_argument(self.data, self.source)
         options = self._choose_options(self._make_design(name), on_progress, seconds)
         folder = self.folder / DESIGNS_FOLDER / name
         try:
-            return train(make_ctr_design_arch(name), self.data, run=folder, **options)
+            return train(make_ctr_design_arch(name), data, run=folder, **options)
         except AnotherTrainingError:
             # The folder holds a training by an earlier version, or with the rate that was best on
             # fewer rows.
             move_training_aside(folder)
-            return train(make_ctr_design_arch(name), self.data, run=folder, **options)
+            return train(make_ctr_design_arch(name), data, run=folder, **options)
 
     def _choose_options(
         self, subject: TrainingSubject, on_progress: ProgressCallback, seconds: float

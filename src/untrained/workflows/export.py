@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from untrained.data.registry import name_data_path
 from untrained.errors import Unscorable, UntrainedError, UsageError
 from untrained.exports import predict_template, table_template
 from untrained.exports.documents import ExportFacts, make_config, make_readme
@@ -33,6 +34,8 @@ from untrained.probe import Probe
 from untrained.quantities import MAX_CLASSES, parse_count, parse_path, parse_shape
 from untrained.spaces import Space
 from untrained.strategies.latency import LatencyTimer
+from untrained.training.checkpoint import WEIGHTS_FILE
+from untrained.training.result import TrainingResult
 from untrained.types import Arch, Batch
 from untrained.workflows.export_subject import resolve_export_subject
 
@@ -58,12 +61,12 @@ class ExportResult:
 
 
 def export(
-    network: "str | Path | Arch | nn.Module",
+    network: "str | Path | Arch | nn.Module | TrainingResult",
     out: str | Path,
     *,
     space: str | Space = "nasbench201",
     weights: str | Path | None = None,
-    data: str | None = None,
+    data: object = None,
     input_shape: tuple[int, ...] | None = None,
     num_classes: int | None = None,
     data_root: str | Path | None = None,
@@ -72,12 +75,13 @@ def export(
 
     Args:
         network: A run folder (its winner, with the trained weights if it has been trained), an
-            architecture, an architecture string, a module, or a reference to a factory such as
-            "./my_net.py:make_net".
+            architecture, an architecture string, a module, a reference to a factory such as
+            "./my_net.py:make_net", or what `train` returned.
         out: The folder to write.
         space: The search space of an architecture.
         weights: A file with a state dict.
-        data: Data for the names of the classes and the normalisation; by default those of the run.
+        data: Data for the names of the classes and the normalisation, in any form that `train`
+            takes; by default those of the run.
         input_shape: Shape of one sample, for a network of your own.
         num_classes: Number of classes, for a network of your own.
         data_root: Folder that contains the data sets.
@@ -98,6 +102,11 @@ def export(
     """
     if isinstance(out, nn.Module):
         raise UsageError("the network comes first and the folder second: export(model, 'folder')")
+    if isinstance(network, TrainingResult):
+        weights = weights or Path(network.folder, WEIGHTS_FILE)
+        network = network.model or network.folder
+    if isinstance(data, Path):
+        data = name_data_path(data)
     if num_classes is not None:
         num_classes = parse_count(num_classes, "num_classes", 1, MAX_CLASSES)
     if input_shape is not None:

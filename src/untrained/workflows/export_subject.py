@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from untrained.data import DataSource
-from untrained.data.parts import TRAIN, ImagePart
+from untrained.data.parts import TRAIN, ArrayPart, ImagePart
+from untrained.data.samples import DATASET_NAME
 from untrained.data.tables.schema import SCHEMA, Schema, load_schema
 from untrained.errors import UsageError
 from untrained.exports.subject import ExportSubject
@@ -38,7 +39,11 @@ from untrained.workflows.subject import (
     make_ctr_design_arch,
 )
 from untrained.workflows.timm_models import is_timm_name
-from untrained.workflows.train_subject import find_run_folder, parse_subject
+from untrained.workflows.train_subject import (
+    find_run_folder,
+    load_training_data,
+    parse_subject,
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class _Request:
 
     network: Any
     space: str | Space
-    data: str | None
+    data: object
     input_shape: tuple[int, ...] | None
     folder: Path | None
     training: dict[str, Any]
@@ -72,10 +77,11 @@ class _DataFacts:
 
     task: Task
     data: str | None
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    schema: Schema | None
+    classes: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    schema: Schema | None = None
+    are_arrays: bool = False
 
 
 def resolve_export_subject(
@@ -83,7 +89,7 @@ def resolve_export_subject(
     space: str | Space,
     *,
     weights: str | Path | None = None,
-    data: str | None = None,
+    data: object = None,
     input_shape: tuple[int, ...] | None = None,
     num_classes: int | None = None,
     data_root: str | Path | None = None,
@@ -114,6 +120,11 @@ def resolve_export_subject(
         data_facts = _read_data_facts(request.training, request.folder, request.data)
     elif weights_training and weights_folder is not None:
         data_facts = _read_data_facts(weights_training, weights_folder, request.data)
+    elif request.data == DATASET_NAME or not isinstance(request.data, str | None):
+        data_name, source = load_training_data(
+            subject, request.data, request.input_shape, data_root
+        )
+        data_facts = _find_data_facts(source, data_name)
     else:
         source = load_source_for(
             subject, request.data or "noise", request.input_shape, num_classes, data_root
@@ -147,6 +158,7 @@ def resolve_export_subject(
         mean=data_facts.mean,
         std=data_facts.std,
         schema=data_facts.schema,
+        was_trained_on_arrays=data_facts.are_arrays,
         # The weights of another network may fit, but its test result does not apply.
         training=weights_training if is_same_network else {},
         run=request.run,
@@ -170,7 +182,7 @@ def _read_folder(
     network: "str | Path | Arch | nn.Module",
     space: str | Space,
     weights: str | Path | None,
-    data: str | None,
+    data: object,
     input_shape: tuple[int, ...] | None,
 ) -> _Request:
     """Replace a folder by the winner of its run or the network of its training."""
@@ -198,11 +210,12 @@ def _read_folder(
                 f"first run untrained train {folder}"
             )
         training = {}
+    data_of_run = winner.data if data is None else data
     if winner.winning_design:
         return _Request(
             network=make_ctr_design_arch(winner.winning_design),
             space=space,
-            data=data or winner.data,
+            data=data_of_run,
             input_shape=input_shape or winner.input_shape,
             folder=folder,
             training=training,
@@ -217,7 +230,7 @@ def _read_folder(
     return _Request(
         network=arch,
         space=run_space,
-        data=data or winner.data,
+        data=data_of_run,
         input_shape=input_shape or winner.input_shape,
         folder=folder,
         training=training,
@@ -315,16 +328,20 @@ def _damaged_file_error(path: Path, error: Exception) -> UsageError:
 # ----------------------------------------------------------------------------- facts about the data
 
 
-def _read_data_facts(training: dict[str, Any], folder: Path, data: str | None) -> _DataFacts:
+def _read_data_facts(training: dict[str, Any], folder: Path, data: object) -> _DataFacts:
     """Return the facts that a training saved about its data. The data need not exist any more."""
+    data_name = training["key"]["data"]
+    if isinstance(data, str):
+        data_name = data
     mean, std = _read_normalisation(training)
     return _DataFacts(
         task=_read_task(training),
-        data=data or training["key"]["data"],
+        data=data_name,
         classes=tuple(training.get("classes") or ()),
         mean=mean,
         std=std,
         schema=_read_schema(folder),
+        are_arrays=bool(training.get("reads_arrays")),
     )
 
 
@@ -356,8 +373,8 @@ def _read_schema(folder: Path) -> Schema | None:
 
 def _find_data_facts(source: DataSource, data: str | None) -> _DataFacts:
     """Return the facts about the data that the user named; only the task if there are none."""
-    if data is None or not data:
-        return _DataFacts(source.task, data, (), (), (), None)
+    if not data:
+        return _DataFacts(source.task, data)
     classes: tuple[str, ...] = ()
     if len(source.classes) == source.task.num_classes:
         classes = source.classes
@@ -368,10 +385,11 @@ def _find_data_facts(source: DataSource, data: str | None) -> _DataFacts:
     except UsageError:
         # Generated samples have no parts.
         training_part = None
-    if isinstance(training_part, ImagePart):
+    if isinstance(training_part, ImagePart | ArrayPart):
         mean = _flatten(training_part.mean)
         std = _flatten(training_part.std)
-    return _DataFacts(source.task, data, classes, mean, std, source.schema)
+    are_arrays = isinstance(training_part, ArrayPart)
+    return _DataFacts(source.task, data, classes, mean, std, source.schema, are_arrays)
 
 
 def _flatten(values: Any) -> tuple[float, ...]:

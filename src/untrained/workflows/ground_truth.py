@@ -18,6 +18,7 @@ from untrained.benchmarks.statistics import orient_score
 from untrained.benchmarks.user_table import read_user_table
 from untrained.config import DEFAULT_DATA
 from untrained.data import DataSource, load_data, set_input_size
+from untrained.data.registry import load_data_with_name
 from untrained.errors import UsageError
 from untrained.formatting import format_count
 from untrained.seeds import make_generator
@@ -164,13 +165,13 @@ def _sample_table(
 
 
 def load_benchmark_data(
-    data: str | None, truth: GroundTruth, root: str | Path | None
+    data: object, truth: GroundTruth, root: str | Path | None
 ) -> tuple[str, DataSource, str]:
     """Load the data that networks see in a benchmark.
 
     Args:
-        data: Name of the data. None for the data set of the known results, or embedded data if it
-            is not known or not available.
+        data: The data in any form that `load_data` takes. None for the data set of the known
+            results, or embedded data if it is not known or not available.
         truth: The ground truth.
         root: Folder that contains the data sets; None for the default.
 
@@ -180,8 +181,9 @@ def load_benchmark_data(
     Raises:
         UsageError: There are no data of the right shape.
     """
-    if data:
-        return data, load_data(data, truth.task, root), ""
+    if data is not None and data != "":
+        name, source = load_data_with_name(data, truth.task, root)
+        return name, source, ""
     truth_dataset = truth.metric.dataset
     embedded = DEFAULT_DATA if len(truth.task.input_shape) == 3 else "noise"
     if not truth_dataset:

@@ -26,8 +26,15 @@ from untrained.config import (
     SearchConfig,
 )
 from untrained.data import DataSource
-from untrained.data.registry import belongs_to_user
-from untrained.data.samples import DATASET_NAME, Samples, is_samples, open_samples
+from untrained.data.registry import belongs_to_user, name_data_path
+from untrained.data.samples import (
+    DATASET_NAME,
+    Samples,
+    is_samples,
+    make_training_source,
+    open_samples,
+    open_training_samples,
+)
 from untrained.drawings.diagrams import write_diagram
 from untrained.engine import make_worker_setup, open_executor
 from untrained.engine.devices import check_device
@@ -48,7 +55,13 @@ from untrained.reports.contest_result import (
     Contest,
     ContestEntry,
 )
-from untrained.runs.folder import RunFolder, get_default_confirmations, get_default_effort
+from untrained.runs.folder import (
+    DEFAULT_CONFIRMATIONS,
+    DEFAULT_CONTEST_SIZE,
+    RunFolder,
+    get_default_confirmations,
+    get_default_effort,
+)
 from untrained.runs.ranking import Ranking, choose_winner, make_record_rows
 from untrained.runs.store import Store
 from untrained.runs.trace import write_trace
@@ -199,7 +212,8 @@ class SearchOptions(ComputeOptions, total=False):
 
     Attributes:
         confirm: Choose the winner by short trainings of this many networks per group; 0 for none.
-            The default is 3 on pictures of your own, 5 on tables of your own, else 0.
+            The default is 3 on pictures of your own, 5 on tables of your own, else 0. For data in
+            Python it is 0, unless `export` is set.
         effort: "quick" (15 minutes), "normal" (1 hour) or "thorough" (4 hours). The default is
             "quick" if pictures of your own are confirmed and `time` is not set, else no limit.
         export: Train the winner, and export it to this folder.
@@ -251,7 +265,8 @@ def search(
         strategy: Name of the strategy, with options in brackets: "evolution(population=32)".
         budget: Number of architectures to score; 100 if nothing else ends the search.
         data: What networks see: a name such as "digits" or "folder:./photos", a tensor or numpy
-            array of inputs, a pair of inputs and labels, a torch Dataset or a DataLoader.
+            array of inputs, a pair of inputs and labels, a torch Dataset or a DataLoader. With
+            `confirm`, `export` or `warm_up`, networks are trained on them as `train` does it.
         limits: Limits on the architectures: {"params": "1M", "latency": "5ms"}. The keys are
             params, min_params, flops, memory and latency. Latency is measured on this machine,
             unless the option `latency_table` names a table of another device.
@@ -301,18 +316,30 @@ def search(
         proxy_object = proxy
         proxy = proxy.label
     samples = None
-    if is_samples(data):
+    source = None
+    is_trained_on = bool(confirm) or export is not None or bool(options.get("warm_up"))
+    if is_samples(data) and is_trained_on:
+        source = make_training_source(open_training_samples(data))
+        data = DATASET_NAME
+    elif is_samples(data):
         samples = open_samples(data)
         data = DATASET_NAME
-    if isinstance(data, Path):
-        data = str(data)
+    elif isinstance(data, DataSource):
+        source = data
+        data = source.task.dataset
+    elif isinstance(data, Path):
+        data = name_data_path(data)
     # The same defaults as those of the command line.
     if confirm is None:
         confirm = 0
         if isinstance(data, str):
             confirm = get_default_confirmations(data)
+        if source is not None and data == DATASET_NAME and export is not None:
+            confirm = DEFAULT_CONFIRMATIONS if source.is_table else DEFAULT_CONTEST_SIZE
     if confirm and isinstance(data, str) and not {"time", "effort"} & set(options):
         search_options["effort"] = get_default_effort(data)
+        if source is not None and data == DATASET_NAME and not source.is_table:
+            search_options["effort"] = "quick"
     config = SearchConfig(
         space=space,
         proxy=proxy,
@@ -333,6 +360,7 @@ def search(
             space=space_object,
             proxy=proxy_object,
             samples=samples,
+            source=source,
             time_plan=time_plan,
         )
 
@@ -356,6 +384,7 @@ def search(
         data_root=config.data_root,
         seconds=time_plan.allot_seconds(TRAINING),
         refit=refit or "",
+        source=source,
     )
     return _export_winner(result, export_options, on_progress)
 
@@ -396,6 +425,7 @@ def run_search(
     space: Space | None = None,
     proxy: Proxy | None = None,
     samples: Samples | None = None,
+    source: DataSource | None = None,
     on_data: Callable[[DataSource], None] | None = None,
     on_plan: Callable[[str], None] | None = None,
     time_plan: TimePlan | None = None,
@@ -407,7 +437,8 @@ def run_search(
         on_progress: Called after every architecture and every step.
         space: The space itself, if it cannot be loaded by the name in `config`.
         proxy: The proxy itself, if it cannot be loaded by the name in `config`.
-        samples: The data, if they are objects in Python.
+        samples: The data, if they are objects in Python that nothing is trained on.
+        source: The data, if they are loaded already.
         on_data: Called with the data before the work begins.
         on_plan: Called with the division of the time in words, before networks are scored.
         time_plan: How the time is divided among the phases; None if nothing follows the search.
@@ -429,6 +460,7 @@ def run_search(
         space=space,
         proxy=proxy,
         samples=samples,
+        source=source,
         on_data=on_data,
         scoring_seconds=time_plan.allot_seconds(SCORING),
     )
@@ -484,8 +516,9 @@ def _limit_network_size(
     """
     config = setup.config
     durations: dict[str, float] = {}
-    has_contest = config.confirm > 0 and not setup.source.is_table
-    if not has_contest or not setup.strategy_spec.accepts_extra_proposals:
+    if not config.confirm or setup.source.is_table:
+        return run, durations
+    if not setup.strategy_spec.accepts_extra_proposals:
         return run, durations
     if run.max_trained_flops is None and not run.has_records():
         settings = _make_contest_settings(setup, run, time_plan)
@@ -661,7 +694,7 @@ def _rank_within_latency_limit(
 def _train_best(setup: SearchSetup, result: SearchResult, time_plan: TimePlan) -> SearchResult:
     """Train some architectures briefly; the best of them is the winner.
 
-    On images this is a contest, on a table a confirmation. Ctrl-C keeps what is finished.
+    This is a confirmation on tables and a contest on other data. Ctrl-C keeps what is finished.
     """
     data_title = describe_data(setup.config.data, setup.source)
     run = replace(result.run, data_title=data_title)

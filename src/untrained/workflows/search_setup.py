@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 from untrained.config import DEFAULT_SPACE, Limits, SearchConfig
 from untrained.data import DataSource, load_data, set_input_size
-from untrained.data.samples import Samples, make_samples_source
+from untrained.data.samples import DATASET_NAME, Samples, make_samples_source
 from untrained.engine import SeedBatches
 from untrained.engine.devices import parse_device_name
+from untrained.errors import UsageError
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy
 from untrained.runs.folder import PICTURE_SOURCES
@@ -108,6 +109,7 @@ def prepare_search(
     space: Space | None = None,
     proxy: Proxy | None = None,
     samples: Samples | None = None,
+    source: DataSource | None = None,
     on_data: Callable[[DataSource], None] | None = None,
     scoring_seconds: float | None = None,
 ) -> SearchSetup:
@@ -118,7 +120,8 @@ def prepare_search(
         on_progress: Called after every architecture and every step.
         space: The space itself, if it cannot be loaded by the name in `config`.
         proxy: The proxy itself, if it cannot be loaded by the name in `config`.
-        samples: The data, if they are objects in Python.
+        samples: The data, if they are objects in Python that nothing is trained on.
+        source: The data, if they are loaded already.
         on_data: Called with the data once they are loaded.
         scoring_seconds: Longest duration of scoring; None for no limit.
 
@@ -129,7 +132,8 @@ def prepare_search(
     compute = replace(config.compute, device=device)
     is_default_space = config.space == DEFAULT_SPACE
     if is_default_space:
-        config = replace(config, space=choose_space(config.data))
+        space_name = _choose_space_of_arrays(config, samples, source) or choose_space(config.data)
+        config = replace(config, space=space_name)
     named_space: str | Space = config.space
     if space is not None:
         named_space = space
@@ -144,17 +148,19 @@ def prepare_search(
     strategy_spec = StrategySpec.parse(config.strategy)
     plan = _plan_scoring(config, strategy_spec, proxy or config.proxy, budget)
 
-    if is_default_space and _lacks_identifiers(config, loaded_space, samples):
+    if is_default_space and _lacks_identifiers(config, loaded_space):
         return prepare_search(
             replace(config, space=NUMBERS_SPACE),
             on_progress,
             proxy=proxy,
+            source=source,
             on_data=on_data,
             scoring_seconds=scoring_seconds,
         )
-    if is_default_space and config.input_size is None and samples is None:
+    has_named_data = samples is None and source is None
+    if is_default_space and config.input_size is None and has_named_data:
         config = replace(config, input_size=_propose_input_size(config, loaded_space))
-    source = _load_source(config, loaded_space, samples, on_data)
+    source = _load_source(config, loaded_space, samples, source, on_data)
     warm_up = None
     if config.warm_up:
         warm_up = WarmUp.parse(config.warm_up, source)
@@ -258,9 +264,28 @@ def _plan_scoring(
     return plan
 
 
-def _lacks_identifiers(config: SearchConfig, space: Space, samples: Samples | None) -> bool:
+def _choose_space_of_arrays(
+    config: SearchConfig, samples: Samples | None, source: DataSource | None
+) -> str:
+    """Return the name of the default space for arrays; empty if the name of the data decides."""
+    if samples is not None:
+        shape = tuple(samples.read_first_input().shape[1:])
+    elif source is not None and config.data == DATASET_NAME:
+        shape = source.task.input_shape
+    elif config.data.startswith("npz:"):
+        image_task = load_space("convnet").task
+        shape = load_data(config.data, image_task, config.data_root).task.input_shape
+    else:
+        return ""
+    if len(shape) in (1, 2):
+        return NUMBERS_SPACE
+    # Images that networks are trained on are treated like the user's pictures in files.
+    return "convnet" if source is not None else ""
+
+
+def _lacks_identifiers(config: SearchConfig, space: Space) -> bool:
     """Whether the data are a table of numbers only, which the default space cannot read."""
-    if samples is not None or choose_space(config.data) != "nasrec_small":
+    if choose_space(config.data) != "nasrec_small":
         return False
     return not load_data(config.data, space.task, config.data_root).task.vocabularies
 
@@ -280,14 +305,21 @@ def _load_source(
     config: SearchConfig,
     space: Space,
     samples: Samples | None,
+    source: DataSource | None,
     on_data: Callable[[DataSource], None] | None,
 ) -> DataSource:
     """Load the data, and refuse data that networks of the space do not accept."""
     task = set_input_size(space.task, config.input_size)
     if samples is not None:
         source = make_samples_source(samples, task)
-    else:
+    elif source is None:
         source = load_data(config.data, task, config.data_root)
+    shape = source.task.input_shape
+    if config.input_size is not None and shape != task.input_shape:
+        raise UsageError(
+            f"the samples have the shape {shape} and are not resized; leave out --input-size "
+            f"{config.input_size}"
+        )
     check_data(space, source.task)
     if on_data is not None:
         on_data(source)

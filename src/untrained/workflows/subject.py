@@ -16,7 +16,13 @@ from torch import Tensor, nn
 
 from untrained.config import DEFAULT_DATA
 from untrained.data import DataSource, load_data
-from untrained.data.samples import DATASET_NAME, is_samples, open_samples
+from untrained.data.samples import (
+    DATASET_NAME,
+    is_samples,
+    make_training_source,
+    open_samples,
+    open_training_samples,
+)
 from untrained.errors import Unscorable, UsageError, is_out_of_memory, unknown_name_error
 from untrained.formatting import format_count
 from untrained.names import (
@@ -337,6 +343,8 @@ def load_source_for(
     Raises:
         UsageError: The shape is unknown, or data, shape and number of classes are inconsistent.
     """
+    if isinstance(data, DataSource):
+        return data
     task = subject.task
     if data is not None and not isinstance(data, str | Path):
         samples = open_samples(data)
@@ -359,6 +367,12 @@ def load_source_for(
     task = replace(task, input_shape=shape, num_classes=classes)
     if data is not None:
         source = load_data(data, task, root)
+        own_shape = source.task.input_shape
+        if input_shape is not None and source.schema is None and own_shape != shape:
+            raise UsageError(
+                f"{data} has samples of the shape {own_shape}, not {shape}; write --input-shape "
+                f"{'x'.join(map(str, own_shape))}"
+            )
         data_classes = source.task.num_classes
         if num_classes not in (None, data_classes):
             raise UsageError(
@@ -372,6 +386,34 @@ def load_source_for(
     if may_change_labels and source.task.num_classes != classes:
         return _fold_labels(source, classes)
     return source
+
+
+def load_training_samples(
+    subject: Subject, data: object, input_shape: tuple[int, ...] | None
+) -> DataSource:
+    """Load samples from Python with parts to train a network on.
+
+    Args:
+        subject: The network.
+        data: The samples: a pair of inputs and targets, a Dataset or a DataLoader.
+        input_shape: Shape of one sample as the user named it; None for that of the data.
+
+    Raises:
+        UsageError: The samples cannot be trained on, or have another shape.
+    """
+    samples = open_training_samples(data)
+    first_input = samples.read_first_input()
+    shape = tuple(first_input.shape[1:])
+    if input_shape is not None and tuple(input_shape) != shape:
+        raise UsageError(
+            f"input_shape is {tuple(input_shape)}, and the inputs have the shape {shape}; "
+            "leave out input_shape"
+        )
+    min_classes = 2
+    if subject.arch.space in ("module", "factory"):
+        # The user's network may have more outputs than there are classes in these data.
+        min_classes = max(min_classes, _count_outputs(subject, first_input.float))
+    return make_training_source(samples, min_classes)
 
 
 def _choose_embedded_data(shape: tuple[int, ...]) -> str:

@@ -23,18 +23,20 @@ from typing import Any, TypedDict, Unpack
 from torch import nn
 
 from untrained.command_text import format_options
+from untrained.data import DataSource
 from untrained.data.mirror import describe_mirroring
 from untrained.data.parts import (
     TEST,
     TRAIN,
     VAL,
+    ArrayPart,
     ImagePart,
     Part,
     fingerprint_samples,
     join_parts,
 )
 from untrained.data.registry import belongs_to_user
-from untrained.data.samples import is_samples
+from untrained.data.samples import DATASET_NAME, is_samples
 from untrained.errors import Interrupted, UsageError
 from untrained.files import remove_partial_writes
 from untrained.identity import fingerprint_file, read_torch_version
@@ -101,7 +103,7 @@ ESTIMATE_FOLDER = "estimate"
 class _EstimateOptions(TypedDict):
     """Options that the estimate training shares with `train`."""
 
-    data: str
+    data: object
     recipe: str
     space: str | Space
     device: str
@@ -117,7 +119,7 @@ class _EstimateOptions(TypedDict):
 
 def train(
     network: "nn.Module | Arch | str | Path",
-    data: str | None = None,
+    data: object = None,
     recipe: str | None = None,
     *,
     space: str | Space = "nasbench201",
@@ -144,8 +146,14 @@ def train(
     Args:
         network: A module, which is copied; an architecture or an architecture string of `space`; a
             factory such as "./file.py:factory"; or a run folder, for its winner.
-        data: Data to train on, such as "digits" or "folder:./photos". The default is the data of
-            the run.
+        data: Data to train on: a name such as "digits" or "folder:./photos", a pair (inputs,
+            targets) of tensors or numpy arrays, a torch Dataset of such pairs, or a DataLoader,
+            whose dataset is used. The default is the data of the run. Inputs in Python may have any
+            shape: (N, F), (N, C, L), (N, C, H, W). They are standardised with the mean and the
+            deviation of each feature or channel in the training part, and are not augmented.
+            Integer targets are classes; floats are numbers for a regression. 80 % of the samples
+            are for training and 10 % each for validation and test, with equal shares of each class;
+            the split depends only on the samples and their order.
         recipe: A recipe, with options in brackets: "quick(epochs=5,rate=0.05)". The default is the
             recipe of the earlier training of the run if there is one, else "ctr" for clicks,
             "photos" for pictures of your own and "quick" for everything else. The winner of a
@@ -220,7 +228,8 @@ def train(
         time_limit = parse_duration(time)
     process = make_training_process(device)
     # The winner of a contest is trained as by `search --export`, unless the user sets options.
-    if all(option is None for option in (data, recipe, run, start, patience)):
+    has_data_of_run = data is None or _saw_samples_from_python(network)
+    if has_data_of_run and all(option is None for option in (recipe, run, start, patience)):
         final_training = _plan_winner_training(network)
         if final_training is not None:
             recipe = final_training.recipe
@@ -251,6 +260,8 @@ def train(
     if is_flip_from_data and isinstance(parts[TRAIN], ImagePart):
         has_numbers = subject.source.task.kind == REGRESSION
         notes.append(describe_mirroring(loaded_recipe.flip, has_numbers=has_numbers))
+    if isinstance(parts[TRAIN], ArrayPart) and loaded_recipe.augments_images:
+        notes.append(f"the augmentation of {loaded_recipe.name} is left out: samples are arrays")
     key = TrainingKey(
         what=subject.name,
         space=subject.space,
@@ -298,7 +309,7 @@ def train(
                 network,
                 folder / ESTIMATE_FOLDER,
                 process,
-                data=subject.data,
+                data=get_data_argument(subject.data, subject.source),
                 recipe=loaded_recipe.label,
                 space=space,
                 device=device,
@@ -425,6 +436,29 @@ def _train_for_estimate(
             move_training_aside(folder)
         process.wait_for_others()
     return train(network, run=folder, **options)
+
+
+def get_data_argument(name: str, source: DataSource) -> str | DataSource:
+    """Return what `train` takes for data that are loaded already.
+
+    Args:
+        name: Name of the data.
+        source: The data.
+
+    Returns:
+        The name, or the source if only objects in Python have these samples.
+    """
+    if name == DATASET_NAME:
+        return source
+    return name
+
+
+def _saw_samples_from_python(network: object) -> bool:
+    """Return whether the user named the folder of a run whose data exist only in Python."""
+    run_folder = find_run_folder(network)
+    if run_folder is None or not (run_folder / CONTEST_FILE).is_file():
+        return False
+    return RunFolder.read(run_folder).config.data == DATASET_NAME
 
 
 def _plan_winner_training(network: object) -> FinalTraining | None:
@@ -577,10 +611,11 @@ def _make_progress(training: Training) -> Progress:
 def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
     """Return the command that repeats a training.
 
-    It is empty for what a command cannot express: a module, or initial weights from a file.
+    It is empty for what a command cannot express: a module, data in Python, or initial weights from
+    a file.
     """
     is_named = bool(key.space) or is_reference(key.what) or is_ctr_design(key.what)
-    if not is_named or key.start:
+    if not is_named or key.start or key.data == DATASET_NAME:
         return ""
     options: dict[str, Any] = {
         "space": key.space,

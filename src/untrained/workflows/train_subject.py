@@ -18,7 +18,8 @@ from pathlib import Path
 from torch import nn
 
 from untrained.data import DataSource
-from untrained.data.registry import belongs_to_user
+from untrained.data.registry import belongs_to_user, name_data_path
+from untrained.data.samples import DATASET_NAME, is_samples
 from untrained.errors import UsageError
 from untrained.identity import fingerprint_module
 from untrained.names import UserCodeError, fingerprint_user_code, is_reference, parse_call
@@ -36,6 +37,7 @@ from untrained.workflows.subject import (
     is_ctr_design,
     load_source_for,
     load_subject,
+    load_training_samples,
     make_ctr_design_arch,
     replace_known_name,
 )
@@ -49,7 +51,7 @@ class TrainingSubject:
         name: The network as the user typed it, or the class name of a module.
         space: What to type for its space; empty for a network of the user.
         subject: The network as `load_subject` returns it.
-        data: The data as the user typed them.
+        data: The data as the user typed them; `DATASET_NAME` for objects in Python.
         source: The data.
         run_folder: The run folder whose winner is trained; None for any other network.
         seed: The seed of that run.
@@ -119,7 +121,7 @@ class TrainingSubject:
 def resolve_subject(
     network: object,
     space: str | Space,
-    data: str | None,
+    data: object,
     recipe: Recipe,
     input_shape: tuple[int, ...] | None,
     device: str,
@@ -148,8 +150,11 @@ def resolve_subject(
             network = winner.arch
             command = f"untrained train {run_folder}"
             space = choose_trusted_space(winner, run_folder, space, command)
-        data = data or winner.data
-        input_shape = input_shape or winner.input_shape
+        if data is None:
+            data = winner.data
+            input_shape = input_shape or winner.input_shape
+        elif isinstance(data, str | Path):
+            input_shape = input_shape or winner.input_shape
         seed = winner.seed
     if isinstance(network, Arch):
         if not run_folder and not is_ctr_design(network):
@@ -164,8 +169,30 @@ def resolve_subject(
     subject = parse_subject(network, space, device)
     if data is None:
         raise UsageError("name the data to train on: --data digits (in Python, data='digits')")
+    data_name, source = load_training_data(subject, data, input_shape, data_root)
+    return TrainingSubject(name, space_text, subject, data_name, source, run_folder, seed)
+
+
+def load_training_data(
+    subject: Subject,
+    data: object,
+    input_shape: tuple[int, ...] | None,
+    data_root: str | Path | None,
+) -> tuple[str, DataSource]:
+    """Load the data to train on, and return them with their name."""
+    if isinstance(data, DataSource):
+        return data.task.dataset, data
+    if is_samples(data):
+        return DATASET_NAME, load_training_samples(subject, data, input_shape)
+    if data == DATASET_NAME:
+        raise UsageError(
+            "this run saw data that exist only in Python; give them again, such as "
+            "data=(inputs, targets)"
+        )
+    if isinstance(data, Path):
+        data = name_data_path(data)
     source = load_source_for(subject, data, input_shape, None, data_root)
-    return TrainingSubject(name, space_text, subject, data, source, run_folder, seed)
+    return str(data), source
 
 
 def parse_subject(network: object, space: str | Space, device: str) -> Subject:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
+from untrained.data import DataSource
 from untrained.errors import Interrupted
 from untrained.progress import ProgressCallback
 from untrained.training import recipes
@@ -31,6 +32,7 @@ class WinnerExportOptions:
         data_root: Folder that contains the data sets; None for the default.
         seconds: Longest duration of the training; None for that of the recipe.
         refit: "all" to train on all samples in the end, test part included; empty for the default.
+        source: The data; None to load those of the run by their name.
     """
 
     run: Path
@@ -40,6 +42,7 @@ class WinnerExportOptions:
     data_root: str | Path | None = None
     seconds: float | None = None
     refit: str = ""
+    source: DataSource | None = None
 
 
 def check_winner_export(out: Path, recipe: str | None, run: Path | None) -> None:
@@ -117,6 +120,7 @@ def _train_winner(
     def train_once() -> TrainingResult:
         return train_network(
             run,
+            data=options.source,
             recipe=plan.recipe,
             refit=plan.refit,
             start=plan.start,
