@@ -16,6 +16,7 @@ from untrained.types import Arch
 from untrained.workflows import trainable_size
 from untrained.workflows.trainable_size import (
     TARGET_EPOCHS,
+    TIMED_SAMPLES,
     fit_training_time,
     measure_trainable_size,
 )
@@ -26,7 +27,7 @@ def space():
     return ConstrainedSpace(load_space("convnet"), Limits.parse(max_params="200k"))
 
 
-def test_the_limit_follows_from_the_times_of_known_designs(
+def test_the_limit_follows_from_the_times_of_designs_and_random_networks(
     space,
     source,  # noqa: F811
     tmp_path,
@@ -36,29 +37,68 @@ def test_the_limit_follows_from_the_times_of_known_designs(
     designs = list(space.list_known_designs().values())[:4]
     settings = replace(make_settings(source, tmp_path, seconds=1000.0), space="convnet")
     batch = settings.recipe.batch
-    step_seconds = {}
-    for arch in designs:
-        size = NetworkSize(space.space, arch, space.task)
-        step_seconds[str(arch)] = batch * (3e-12 * size.flops + 4e-10 * size.memory)
     timed = []
 
+    def predict_step(arch: Arch) -> float:
+        size = NetworkSize(space.space, arch, space.task)
+        return batch * (3e-12 * size.flops + 4e-10 * size.memory)
+
     def measure_step_seconds(subject, settings, part):
-        timed.append(subject.arch)
-        return step_seconds[subject.arch]
+        arch = space.space.parse(subject.arch)
+        timed.append(arch)
+        return predict_step(arch)
 
     monkeypatch.setattr(trainable_size, "measure_step_seconds", measure_step_seconds)
     size = measure_trainable_size(space, settings)
     assert size is not None
-    assert timed == list(step_seconds)
+    assert timed[:4] == designs
+    assert len(timed) == 4 + TIMED_SAMPLES
     samples = len(source.parts[TRAIN]) + len(source.parts[VAL])
     assert size.limit.seconds_per_flop == pytest.approx(3e-12)
     assert size.limit.seconds_per_byte == pytest.approx(4e-10)
     assert size.limit.seconds == pytest.approx(1000.0 / (TARGET_EPOCHS * samples))
-    # A network at the limit is faster than the middle one of those that were timed, or it is not.
-    at_limit = size.limit.seconds * batch
-    middle = sum(sorted(step_seconds.values())[1:3]) / 2
-    assert size.step_seconds == pytest.approx(min(middle, at_limit))
+    # The middle of those that were timed is faster than a network at the limit, or it is not.
+    step_seconds = sorted(predict_step(arch) for arch in timed)
+    middle = (step_seconds[4] + step_seconds[5]) / 2
+    assert size.step_seconds == pytest.approx(min(middle, size.limit.seconds * batch))
     assert (size.samples, size.designs) == (samples, len(space.list_known_designs()))
+
+
+def test_networks_at_the_limit_correct_a_prediction_from_larger_ones(
+    space,
+    source,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+):
+    """Every step takes a tenth of a second longer than multiply-adds explain."""
+    settings = replace(make_settings(source, tmp_path, seconds=300.0), space="convnet")
+    batch = settings.recipe.batch
+    fixed_seconds = 0.1
+
+    def predict_step(arch: Arch) -> float:
+        return fixed_seconds + batch * 3e-9 * NetworkSize(space.space, arch, space.task).flops
+
+    monkeypatch.setattr(
+        trainable_size,
+        "measure_step_seconds",
+        lambda subject, settings, part: predict_step(space.space.parse(subject.arch)),
+    )
+    corrected = measure_trainable_size(space, settings)
+    monkeypatch.setattr(trainable_size, "TIMED_SAMPLES", 0)
+    uncorrected = measure_trainable_size(space, settings)
+    rng = np.random.default_rng(0)
+    errors = {}
+    for name, size in (("corrected", corrected), ("uncorrected", uncorrected)):
+        limited_space = ConstrainedSpace(space.space, space.limits)
+        limited_space.limit_training_time(size.limit)
+        ratios = []
+        for _ in range(20):
+            arch = limited_space.sample(rng)
+            counts = NetworkSize(space.space, arch, space.task)
+            predicted = batch * size.limit.predict_seconds(counts.flops, counts.memory)
+            ratios.append(abs(np.log(predicted / predict_step(arch))))
+        errors[name] = np.median(ratios)
+    assert errors["corrected"] < errors["uncorrected"]
 
 
 def test_a_fit_has_no_negative_coefficients_and_the_least_relative_errors():
@@ -129,19 +169,20 @@ def test_a_limit_that_few_networks_satisfy_is_raised(
 ):
     """A slow machine allows so little that a search would hardly find a network."""
     space = ConstrainedSpace(load_space("convnet"), Limits.parse(max_params="50k"))
-    memory = {}
-    for arch in space.list_known_designs().values():
-        memory[str(arch)] = NetworkSize(space.space, arch, space.task).memory
+
+    def count_memory(arch: Arch) -> float:
+        return NetworkSize(space.space, arch, space.task).memory
+
     # A step takes a second per byte of weights and activations.
     monkeypatch.setattr(
         trainable_size,
         "measure_step_seconds",
-        lambda subject, settings, part: float(memory[subject.arch]),
+        lambda subject, settings, part: count_memory(space.space.parse(subject.arch)),
     )
     settings = replace(make_settings(source, tmp_path, seconds=10.0), space="convnet")
     # In the time for a tenth of the smallest design, nothing can be trained, so the limit is raised.
     samples = len(source.parts[TRAIN]) + len(source.parts[VAL])
-    smallest = min(memory.values())
+    smallest = min(count_memory(arch) for arch in space.list_known_designs().values())
     steps = TARGET_EPOCHS * samples / settings.recipe.batch
     too_short = smallest / 10
     settings = replace(settings, final_seconds=too_short * steps)

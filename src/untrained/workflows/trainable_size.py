@@ -8,7 +8,7 @@ search only proposes networks for which this predicts `TARGET_EPOCHS` epochs in 
 contest times its entries again, and leaves out networks that are far slower than predicted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from statistics import median
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from untrained.config import TrainingTimeLimit
-from untrained.data.parts import TRAIN, VAL
+from untrained.data.parts import TRAIN, VAL, ImagePart
 from untrained.engine.failures import catch_failure
 from untrained.errors import Unscorable
 from untrained.seeds import make_generator
@@ -33,10 +33,12 @@ from untrained.workflows.contest_training import (
 
 # The training of the winner should have this many epochs.
 TARGET_EPOCHS = 80
-# Number of networks that are timed.
+# Number of networks that are timed first, and of random ones at the limit that follows from them.
 TIMED_NETWORKS = 4
-# Timing takes at most this fraction of the training of the winner, but times at least one network.
-MAX_TIMING_SHARE = 0.1
+TIMED_SAMPLES = 6
+# Each of these timings takes at most this fraction of the training of the winner, but times at least
+# one network.
+MAX_TIMING_SHARE = 0.05
 # The limit is raised until this fraction of `CHECKED_NETWORKS` random networks satisfies it.
 MIN_ALLOWED_FRACTION = 0.5
 CHECKED_NETWORKS = 20
@@ -76,29 +78,68 @@ def measure_trainable_size(
     if settings.final_seconds is None:
         return None
     parts = split_for_contest(settings.source, settings.seed)
-    batch = settings.recipe.batch
-    sizes = []
-    durations = []
-    start = perf_counter()
-    designs = list(space.list_known_designs().values())
-    for arch in _choose_networks_to_time(space, designs):
-        subject = load_training_subject(arch, settings)
-        step_seconds = catch_failure(measure_step_seconds, subject, settings, parts[TRAIN])
-        size = _count_size(space, arch)
-        if size is not None and not isinstance(step_seconds, Failure):
-            sizes.append(size)
-            durations.append(step_seconds)
-        if perf_counter() - start > MAX_TIMING_SHARE * settings.final_seconds:
-            break
-    if not durations:
-        return None
     samples = len(parts[TRAIN]) + len(parts[VAL])
     max_seconds = settings.final_seconds / (TARGET_EPOCHS * samples)
-    limit = fit_training_time(sizes, [seconds / batch for seconds in durations], max_seconds)
-    typical_seconds = min(median(durations), max_seconds * batch)
-    return TrainableSize(
-        _raise_until_satisfiable(space, limit), typical_seconds, samples, len(designs)
-    )
+    designs = list(space.list_known_designs().values())
+    timings = _NetworkTimings(space, settings, parts[TRAIN])
+    timings.add_networks(_choose_networks_to_time(space, designs))
+    if not timings.step_seconds:
+        return None
+    limit = _raise_until_satisfiable(space, timings.fit(max_seconds))
+    if limit is not None:
+        # Designs at the limits of the user can be far slower than networks at this limit. Small
+        # networks need more time per multiply-add and byte, because every operation has a fixed
+        # cost. So networks at the limit are timed too, and the prediction is fitted again.
+        timings.add_networks(_sample_at_limit(space, limit))
+        limit = _raise_until_satisfiable(space, timings.fit(max_seconds))
+    typical_seconds = min(median(timings.step_seconds), max_seconds * settings.recipe.batch)
+    return TrainableSize(limit, typical_seconds, samples, len(designs))
+
+
+class _NetworkTimings:
+    """The sizes of networks and the durations of their training steps.
+
+    Attributes:
+        sizes: Multiply-adds and bytes of weights and activations of each network, for one sample.
+        step_seconds: How long a step of each network takes.
+    """
+
+    def __init__(self, space: ConstrainedSpace, settings: ContestSettings, part: ImagePart) -> None:
+        self._space = space
+        self._settings = settings
+        self._part = part
+        self.sizes: list[tuple[float, float]] = []
+        self.step_seconds: list[float] = []
+
+    def add_networks(self, archs: Iterable[Arch]) -> None:
+        """Time networks, at least one, for at most a fraction of the time for the winner."""
+        assert self._settings.final_seconds is not None
+        start = perf_counter()
+        for arch in archs:
+            self._add_network(arch)
+            if perf_counter() - start > MAX_TIMING_SHARE * self._settings.final_seconds:
+                break
+
+    def fit(self, max_seconds: float) -> TrainingTimeLimit:
+        """Fit the prediction to the networks so far.
+
+        Args:
+            max_seconds: How long training on one sample may take.
+        """
+        batch = self._settings.recipe.batch
+        sample_seconds = [seconds / batch for seconds in self.step_seconds]
+        return fit_training_time(self.sizes, sample_seconds, max_seconds)
+
+    def _add_network(self, arch: Arch) -> None:
+        """Time a network. One that cannot be trained or counted is left out."""
+        size = _count_size(self._space, arch)
+        if size is None:
+            return
+        subject = load_training_subject(arch, self._settings)
+        seconds = catch_failure(measure_step_seconds, subject, self._settings, self._part)
+        if not isinstance(seconds, Failure):
+            self.sizes.append(size)
+            self.step_seconds.append(seconds)
 
 
 def fit_training_time(
@@ -135,6 +176,15 @@ def _choose_networks_to_time(space: ConstrainedSpace, designs: Sequence[Arch]) -
         return designs[:TIMED_NETWORKS]
     rng = make_generator("networks to time", space.name)
     return [space.sample(rng) for _ in range(TIMED_NETWORKS)]
+
+
+def _sample_at_limit(space: ConstrainedSpace, limit: TrainingTimeLimit) -> Iterator[Arch]:
+    """Sample networks that the search would propose."""
+    limited_space = ConstrainedSpace(space.space, space.limits, space.task)
+    limited_space.limit_training_time(limit)
+    rng = make_generator("networks at the limit", space.name)
+    for _ in range(TIMED_SAMPLES):
+        yield limited_space.sample(rng)
 
 
 def _raise_until_satisfiable(
