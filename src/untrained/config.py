@@ -7,7 +7,7 @@ names, such as the name of a space, are checked where they are looked up.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from pathlib import Path
 from typing import Any, TypedDict
@@ -200,12 +200,6 @@ class Limits:
                 numbers[name] = parse(text, name)
         return cls(**numbers)
 
-    def with_max_flops(self, max_flops: float) -> "Limits":
-        """Return the same limits with at most this many multiply-adds."""
-        if self.max_flops is not None:
-            max_flops = min(max_flops, self.max_flops)
-        return replace(self, max_flops=max_flops)
-
     def __bool__(self) -> bool:
         return any(getattr(self, name) is not None for name in LIMITS)
 
@@ -220,6 +214,34 @@ LIMIT_KEYS = {
     "memory": "max_memory",
     "latency": "max_latency",
 }
+
+
+@dataclass(frozen=True)
+class TrainingTimeLimit:
+    """The longest time that training on one sample may take, so that a network can be trained.
+
+    The time is predicted from the size of a network. Multiply-adds alone do not suffice: on a CPU,
+    depthwise convolutions take ten times as long per multiply-add as dense ones, because they read
+    and write more activations.
+
+    Attributes:
+        seconds: The longest time.
+        seconds_per_flop: Time per multiply-add of a forward pass.
+        seconds_per_byte: Time per byte of weights and activations.
+    """
+
+    seconds: float
+    seconds_per_flop: float
+    seconds_per_byte: float
+
+    def predict_seconds(self, flops: float, memory: float) -> float:
+        """Predict how long training on one sample takes.
+
+        Args:
+            flops: Multiply-adds of a forward pass of one sample.
+            memory: Bytes of weights and activations of one sample.
+        """
+        return self.seconds_per_flop * flops + self.seconds_per_byte * memory
 
 
 # --- search ---

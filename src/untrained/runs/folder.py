@@ -7,14 +7,14 @@ that computes between its proposals adds `trace.json`, `prediction.json` and `st
 import json
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from untrained.command_text import format_options
-from untrained.config import DEFAULT_BUDGET, EFFORTS, SearchConfig
+from untrained.config import DEFAULT_BUDGET, EFFORTS, SearchConfig, TrainingTimeLimit
 from untrained.data import SOURCES
 from untrained.errors import UsageError
 from untrained.files import find_free_folder, use_run_folder, write_atomically
@@ -62,8 +62,8 @@ class RunFolder:
         warm_up_seconds: The part of `wall_seconds` that was spent on the warm-up of a supernet.
         strategy_seconds: The part of `wall_seconds` that the strategy spent on its own steps.
         ended: Why the last session ended.
-        max_trained_flops: Limit on the multiply-adds of the proposed architectures, which leaves
-            enough time to train the winner; None if there is no such limit.
+        training_time_limit: Limit on the proposed architectures, which leaves enough time to train
+            the winner; None if there is no such limit.
         limits: For each limit, how many architectures it rejected and the value of the best one.
         workers: How each worker spent its time, over all sessions.
         versions: Versions of the packages that affect the numbers.
@@ -93,7 +93,7 @@ class RunFolder:
     warm_up_seconds: float = 0.0
     strategy_seconds: float = 0.0
     ended: str = ""
-    max_trained_flops: float | None = None
+    training_time_limit: TrainingTimeLimit | None = None
     limits: list[dict[str, Any]] = field(default_factory=list)
     workers: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
@@ -187,7 +187,7 @@ class RunFolder:
             warm_up_seconds=earlier.warm_up_seconds,
             strategy_seconds=earlier.strategy_seconds,
             workers=earlier.workers,
-            max_trained_flops=earlier.max_trained_flops,
+            training_time_limit=earlier.training_time_limit,
             known_designs=earlier.known_designs,
             data_title=earlier.data_title,
             # The new search key is known only after the warm-up, which may take long.
@@ -395,6 +395,8 @@ class RunFolder:
         for name, value in vars(self).items():
             if name not in ("folder", "config"):
                 facts[name] = value
+        if self.training_time_limit is not None:
+            facts["training_time_limit"] = asdict(self.training_time_limit)
         with use_run_folder(self.folder):
             write_atomically(self.folder / RUN_FILE, json.dumps(facts, indent=2) + "\n")
         return self
@@ -418,6 +420,8 @@ class RunFolder:
             # A later version may have added facts.
             arguments = {name: facts[name] for name in facts if name in cls.__dataclass_fields__}
             arguments["folder"] = Path(folder)
+            if facts.get("training_time_limit"):
+                arguments["training_time_limit"] = TrainingTimeLimit(**facts["training_time_limit"])
             if not is_outdated:
                 arguments["config"] = SearchConfig.from_document(facts["config"])
                 return cls(**arguments)

@@ -17,11 +17,19 @@ from torch import Tensor, nn
 
 from untrained.drawings.diagrams import Stage, StageList
 from untrained.spaces.convnet_designs import format_designs
-from untrained.spaces.core.counts import Counts, halve_shape
+from untrained.spaces.core.counts import (
+    BYTES_PER_NUMBER,
+    Counts,
+    count_map_memory,
+    count_norm_memory,
+    count_squeeze_memory,
+    halve_shape,
+)
 from untrained.spaces.core.inverted_residual import (
     ConvNormReLU,
     InvertedResidual,
     InvertedResidualPlan,
+    count_conv_norm_relu_memory,
 )
 from untrained.spaces.core.layers import SqueezeExcitation
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
@@ -89,6 +97,14 @@ class BlockPlan:
             return self._count_residual(pixels_after)
         return self._count_convnext(pixels_after)
 
+    def count_memory(self, pixels_before: int, pixels_after: int) -> int:
+        """Return the bytes of buffers and results of operations, without the parameters."""
+        if self.kind == "inverted":
+            return self.inverted_residual_plan.count_memory(pixels_before, pixels_after)
+        if self.kind == "residual":
+            return self._count_residual_memory(pixels_after)
+        return self._count_convnext_memory(pixels_before, pixels_after)
+
     def _count_squeeze(self) -> Counts:
         if not self.squeeze:
             return Counts(0, 0)
@@ -121,6 +137,36 @@ class BlockPlan:
         flops += (depthwise + pointwise) * pixels
         squeeze_counts = self._count_squeeze()
         return Counts(params + squeeze_counts.params, flops + squeeze_counts.flops)
+
+    def _count_squeeze_memory(self, pixels: int) -> int:
+        if not self.squeeze:
+            return 0
+        return count_squeeze_memory(self.cout, _compute_squeeze_width(self.cout), pixels)
+
+    def _count_residual_memory(self, pixels: int) -> int:
+        result = count_map_memory(self.cout, pixels)
+        norm = count_norm_memory(self.cout, pixels)
+        # Two convolutions with norms, two ReLUs, the sum.
+        memory = 5 * result + 2 * norm + self._count_squeeze_memory(pixels)
+        if not self.keeps_shape:
+            memory += result + norm
+        return memory
+
+    def _count_convnext_memory(self, pixels_before: int, pixels_after: int) -> int:
+        # A norm of one group has a mean and a deviation besides its result.
+        group_statistics = 2 * BYTES_PER_NUMBER
+        memory = 0
+        if not self.keeps_shape:
+            memory += count_map_memory(self.cin, pixels_before) + group_statistics
+            if self.stride == 2:
+                # The padded map.
+                memory += count_map_memory(self.cin, 4 * pixels_after)
+            memory += count_map_memory(self.cout, pixels_after)
+        # The depthwise convolution, the norm, the narrowing convolution, the sum.
+        memory += 4 * count_map_memory(self.cout, pixels_after) + group_statistics
+        # The widening convolution and the GELU.
+        memory += 2 * count_map_memory(self.cout * self.expansion, pixels_after)
+        return memory + self._count_squeeze_memory(pixels_after)
 
 
 def plan_blocks(arch: Arch) -> list[list[BlockPlan]]:
@@ -208,6 +254,8 @@ def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
     halvings = count_stem_halvings(task)
     params = 0
     flops = 0
+    # The network gets a copy of the input.
+    memory = count_map_memory(task.input_shape[0], prod(shape))
     cin = task.input_shape[0]
     for cout in _list_stem_widths(arch, task):
         if halvings > 0:
@@ -215,6 +263,7 @@ def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
         weights = cin * cout * 9
         params += weights + 2 * cout
         flops += weights * prod(shape)
+        memory += count_conv_norm_relu_memory(cout, prod(shape))
         cin = cout
     for blocks in plan_blocks(arch):
         for plan in blocks:
@@ -224,10 +273,13 @@ def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
             counts = plan.count(pixels_before, prod(shape))
             params += counts.params
             flops += counts.flops
+            memory += plan.count_memory(pixels_before, prod(shape))
             cin = plan.cout
     params += (cin + 1) * task.num_classes
     flops += cin * task.num_classes
-    return Counts(params, flops)
+    # The means over positions, and the logits.
+    memory += BYTES_PER_NUMBER * (cin + task.num_classes)
+    return Counts(params, flops, memory + BYTES_PER_NUMBER * params)
 
 
 def _compute_size() -> int:

@@ -1,10 +1,13 @@
 """The architectures of a space that satisfy the limits of the user.
 
 `ConstrainedSpace.find_violation` checks all limits of an architecture, and a strategy never sees an
-architecture that violates one. Parameters and multiply-adds come from the formula of the space if
-it has one. Otherwise they are counted on the meta device, as memory always is, so that no real
-network has to be built. Memory is `Probe.memory`: parameters, buffers and the activations of one
+architecture that violates one. Parameters, multiply-adds and memory come from the formula of the
+space if it has one. Otherwise they are counted on the meta device, so that no real network has to
+be built. Memory is `Probe.memory`: parameters, buffers and the activations of one
 sample, in float32. `max_latency.py` measures or predicts latency.
+
+A search that trains its winner can also limit the predicted time of that training
+(`limit_training_time`), which is no limit of the user.
 
 If the space names a choice that scales networks, such as the width, `ConstrainedSpace` sets it to
 the largest option within the upper limits on size, so that networks use the size that the user
@@ -21,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from untrained.config import LatencyLimit, Limits
+from untrained.config import LatencyLimit, Limits, TrainingTimeLimit
 from untrained.engine.failures import catch_failure
 from untrained.errors import UsageError
 from untrained.probe import Probe
@@ -34,6 +37,8 @@ MAX_ATTEMPTS = 500
 # After this many mutations of an architecture, `mutate` returns a new sample.
 _MAX_NEIGHBOURS = 100
 
+# The limit on the predicted training time, which is none of `Limits`.
+_MAX_TRAINING_TIME = "max_training_time"
 _UNITS = {"params": "parameters", "flops": "multiply-adds", "memory": "bytes"}
 _QUANTITIES = {
     "max_params": "parameters",
@@ -87,8 +92,15 @@ class NetworkSize:
         return self.probe.macs
 
     @property
+    def has_memory_formula(self) -> bool:
+        """Whether `memory` is computed without building the network."""
+        return self._counts is not None and self._counts.memory is not None
+
+    @property
     def memory(self) -> float:
         """Bytes of weights and activations of one sample."""
+        if self._counts and self._counts.memory is not None:
+            return self._counts.memory
         return self.probe.memory
 
 
@@ -97,7 +109,7 @@ class LimitViolation:
     """A limit that an architecture violates.
 
     Attributes:
-        limit: Name of the limit, such as "max_params".
+        limit: Name of the limit, such as "max_params" or "max_training_time".
         value: The value of the architecture, or None if it cannot be counted or measured.
         excess: The factor by which the value is too large or too small. If several upper limits on
             size are violated, the largest of their factors. Infinite without a value.
@@ -145,6 +157,7 @@ class ConstrainedSpace:
         self._latency = latency
         self.rejected: Counter[str] = Counter()
         self._violations: dict[Arch, LimitViolation | None] = {}
+        self._training_time: TrainingTimeLimit | None = None
 
     @property
     def name(self) -> str:
@@ -154,7 +167,7 @@ class ConstrainedSpace:
     @property
     def size(self) -> int | None:
         """Number of architectures; None if it is unknown, as it always is with limits."""
-        if self.limits:
+        if self.limits or self._training_time is not None:
             return None
         return self.space.size
 
@@ -187,20 +200,6 @@ class ConstrainedSpace:
         assert closest is not None
         raise UsageError(self._describe_failure(closest))
 
-    def estimate_allowed_fraction(self, rng: np.random.Generator, attempts: int) -> float:
-        """Return the fraction of random architectures that satisfy the limits, after scaling.
-
-        Args:
-            rng: Source of randomness.
-            attempts: Number of architectures that are checked.
-        """
-        allowed = 0
-        for _ in range(attempts):
-            candidates = self._list_candidates(self.space.sample(rng))
-            if any(self.find_violation(arch) is None for arch in candidates):
-                allowed += 1
-        return allowed / attempts
-
     def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch:
         """Return a neighbour that satisfies the limits, or a sample if none is found."""
         try:
@@ -218,9 +217,9 @@ class ConstrainedSpace:
             return child
         return self.mutate(a, rng)
 
-    def limit_flops(self, max_flops: float) -> None:
-        """Limit the multiply-adds further. Call this before the first architecture is proposed."""
-        self.limits = self.limits.with_max_flops(max_flops)
+    def limit_training_time(self, limit: TrainingTimeLimit) -> None:
+        """Limit the predicted training time. Call this before the first architecture is proposed."""
+        self._training_time = limit
         self._violations.clear()
 
     def list_known_designs(self) -> dict[str, Arch]:
@@ -264,13 +263,11 @@ class ConstrainedSpace:
         If no scale satisfies them, it has the smallest one. Without such limits, and in a space
         without a choice that scales networks, it is returned as it is.
         """
-        limits = self.limits
-        has_maximum = limits.max_params or limits.max_flops or limits.max_memory
-        if self.space.scale is None or not has_maximum:
+        if self.space.scale is None or not self._list_maxima():
             return arch
 
         def is_within_maxima(scaled: Arch) -> bool:
-            return self._check_maxima(NetworkSize(self.space, scaled, self.task)) is None
+            return self._check_maxima(scaled) is None
 
         scaled_archs = self.space.list_scaled(arch)
         largest = _find_largest(scaled_archs, is_within_maxima)
@@ -296,11 +293,11 @@ class ConstrainedSpace:
 
     def _check_limits(self, arch: Arch) -> LimitViolation | None:
         limits = self.limits
-        size = NetworkSize(self.space, arch, self.task)
-        violation = self._check_maxima(size)
+        violation = self._check_maxima(arch)
         if violation is not None:
             return violation
         if limits.min_params is not None:
+            size = NetworkSize(self.space, arch, self.task)
             params = _count_size(size, "params")
             if isinstance(params, Failure):
                 return LimitViolation("min_params", None, inf, str(params))
@@ -315,36 +312,54 @@ class ConstrainedSpace:
                 return LimitViolation("max_latency", seconds, seconds / limits.max_latency.seconds)
         return None
 
-    def _check_maxima(self, size: NetworkSize) -> LimitViolation | None:
-        """Return the first upper limit that a size violates."""
+    def _check_maxima(self, arch: Arch) -> LimitViolation | None:
+        """Return the first upper limit on size or training time that an architecture violates."""
+        size = NetworkSize(self.space, arch, self.task)
         violation = None
-        for name, maximum in self._list_maxima().items():
-            if violation is not None and name == "memory":
+        for limit, maximum in self._list_maxima().items():
+            needs_memory = limit in ("max_memory", _MAX_TRAINING_TIME)
+            if violation is not None and needs_memory and not size.has_memory_formula:
                 # Counting memory builds the network on the meta device, which is not worth the time
                 # for an architecture that is rejected anyway.
                 break
-            value = _count_size(size, name)
+            value = self._get_value(size, limit)
             if isinstance(value, Failure):
-                return LimitViolation(f"max_{name}", None, inf, str(value))
+                return LimitViolation(limit, None, inf, str(value))
             if value <= maximum:
                 continue
             excess = value / maximum
             if violation is None:
-                violation = LimitViolation(f"max_{name}", value, excess)
+                violation = LimitViolation(limit, value, excess)
             elif excess > violation.excess:
                 # Mutations that come closer to one limit must not move away from another.
                 violation = replace(violation, excess=excess)
         return violation
 
     def _list_maxima(self) -> dict[str, float]:
-        """Return the upper limits on size that are set, by the attribute of `NetworkSize`."""
+        """Return the upper limits on size and training time that are set, by name."""
         limits = self.limits
         maxima = {
-            "params": limits.max_params,
-            "flops": limits.max_flops,
-            "memory": limits.max_memory,
+            "max_params": limits.max_params,
+            "max_flops": limits.max_flops,
+            "max_memory": limits.max_memory,
         }
+        if self._training_time is not None:
+            maxima[_MAX_TRAINING_TIME] = self._training_time.seconds
         return {name: maximum for name, maximum in maxima.items() if maximum is not None}
+
+    def _get_value(self, size: NetworkSize, limit: str) -> float | Failure:
+        """Return the value of a network that an upper limit bounds, or why it cannot be counted."""
+        if limit != _MAX_TRAINING_TIME:
+            # The part after the underscore is a property of `NetworkSize`: `params` of `max_params`.
+            return _count_size(size, limit.partition("_")[2])
+        assert self._training_time is not None
+        flops = _count_size(size, "flops")
+        memory = _count_size(size, "memory")
+        if isinstance(flops, Failure):
+            return flops
+        if isinstance(memory, Failure):
+            return memory
+        return self._training_time.predict_seconds(flops, memory)
 
     def _find_allowed(self, propose: Callable[[], Arch], parent: Arch | None = None) -> Arch | None:
         """Return the first of some proposals that satisfies the limits; None if none does.
@@ -386,6 +401,11 @@ class ConstrainedSpace:
         violation = self._violations[closest_arch]
         assert violation is not None
         limit = violation.limit
+        if limit == _MAX_TRAINING_TIME:
+            return (
+                f"{self.name}: none of {2 * MAX_ATTEMPTS} sampled architectures within the other "
+                "limits can be trained in the time; raise --time"
+            )
         if violation.value is None:
             # Any architecture with a value would be closer to the limits.
             reason = f" ({violation.reason})" if violation.reason else ""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from untrained.config import Limits
+from untrained.config import Limits, TrainingTimeLimit
 from untrained.runs.store import Store
 from untrained.seeds import make_generator
 from untrained.spaces import Space
@@ -98,13 +98,12 @@ class SearchLimits:
         size_limits = replace(self._limits, max_latency=None)
         return ConstrainedSpace(self._full_space, size_limits, self._task)
 
-    def limit_flops(self, max_flops: float) -> None:
-        """Lower the limit on multiply-adds below that of the user.
+    def limit_training_time(self, limit: TrainingTimeLimit) -> None:
+        """Limit the predicted training time too.
 
         Call this before the first architecture is proposed.
         """
-        self._limits = self._limits.with_max_flops(max_flops)
-        self.space.limit_flops(max_flops)
+        self.space.limit_training_time(limit)
 
     def use_store(self, store: Store, search_key: str) -> None:
         """Read latencies from a store and write them to it, as records of a search."""

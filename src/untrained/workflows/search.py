@@ -520,11 +520,11 @@ def _limit_network_size(
         return run, durations
     if not setup.strategy_spec.accepts_extra_proposals:
         return run, durations
-    if run.max_trained_flops is None and not run.has_records():
+    if run.training_time_limit is None and not run.has_records():
         settings = _make_contest_settings(setup, run, time_plan)
         size = measure_trainable_size(setup.limits.make_size_space(), settings)
         if size is not None:
-            run = replace(run, max_trained_flops=size.max_flops)
+            run = replace(run, training_time_limit=size.limit)
             # The contest has at most 2 * confirm entries by score, confirm of the largest and
             # confirm / 2 random ones (`_choose_contest_groups`), and the known designs.
             entries = ceil(3.5 * config.confirm) + size.designs
@@ -534,8 +534,8 @@ def _limit_network_size(
             durations[TRAINING] = estimate_longest_training(
                 size.samples, size.step_seconds, settings.recipe.batch
             )
-    if run.max_trained_flops is not None:
-        setup.limits.limit_flops(run.max_trained_flops)
+    if run.training_time_limit is not None:
+        setup.limits.limit_training_time(run.training_time_limit)
     return run, durations
 
 

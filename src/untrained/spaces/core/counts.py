@@ -1,4 +1,4 @@
-"""Parameters and multiply-adds by formula, without building the network.
+"""Parameters, multiply-adds and memory by formula, without building the network.
 
 The formulas of cell spaces are sums over convolutions. The contract test of spaces compares every
 formula with the network itself.
@@ -11,10 +11,15 @@ from untrained.types import Task
 
 
 class Counts(NamedTuple):
-    """Trainable parameters, and multiply-adds of one forward pass of one sample."""
+    """Trainable parameters, and the cost of one forward pass of one sample.
+
+    `flops` are multiply-adds. `memory` is that of `Probe.memory`: bytes of parameters, buffers and
+    the results of all operations; None without a formula.
+    """
 
     params: int
     flops: int
+    memory: int | None = None
 
 
 class CountedConv(NamedTuple):
@@ -62,6 +67,32 @@ def sum_counts(
             params += 2 * conv.cout
         flops += conv.weights * conv.pixels
     return Counts(params, flops)
+
+
+# -------------------------------------------------------------------- results of operations, in bytes
+
+BYTES_PER_NUMBER = 4
+
+
+def count_map_memory(channels: int, pixels: int) -> int:
+    """Return the bytes of a feature map."""
+    return BYTES_PER_NUMBER * channels * pixels
+
+
+def count_norm_memory(channels: int, pixels: int) -> int:
+    """Return the bytes that a batch norm adds to its parameters.
+
+    These are its result, mean and variance of the batch, the running mean and variance, and the
+    number of batches, an integer of 8 bytes.
+    """
+    return count_map_memory(channels, pixels) + 4 * BYTES_PER_NUMBER * channels + 8
+
+
+def count_squeeze_memory(channels: int, squeeze_width: int, pixels: int) -> int:
+    """Return the bytes of the results in squeeze-and-excitation: `layers.SqueezeExcitation`."""
+    # The means, the result of the second layer, and its sigmoid; the first layer and its ReLU.
+    inner_numbers = 3 * channels + 2 * squeeze_width
+    return BYTES_PER_NUMBER * inner_numbers + count_map_memory(channels, pixels)
 
 
 # --------------------------------------------------------- networks around NAS-Bench-201's cells

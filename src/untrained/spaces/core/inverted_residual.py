@@ -9,7 +9,12 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from untrained.spaces.core.counts import Counts
+from untrained.spaces.core.counts import (
+    Counts,
+    count_map_memory,
+    count_norm_memory,
+    count_squeeze_memory,
+)
 from untrained.spaces.core.layers import SqueezeExcitation
 
 # The inner width of squeeze-and-excitation is the input width of the layer divided by this.
@@ -69,6 +74,31 @@ class InvertedResidualPlan:
         params += self.hidden * self.cout + 2 * self.cout
         flops += self.hidden * self.cout * pixels_after
         return Counts(params, flops)
+
+    def count_memory(self, pixels_before: int, pixels_after: int) -> int:
+        """Return the bytes of buffers and results of operations, without the parameters.
+
+        Args:
+            pixels_before: Number of positions in the input map.
+            pixels_after: Number of positions in the output map.
+        """
+        memory = 0
+        if self.expansion > 1:
+            memory += count_conv_norm_relu_memory(self.hidden, pixels_before)
+        memory += count_conv_norm_relu_memory(self.hidden, pixels_after)
+        if self.squeeze:
+            memory += count_squeeze_memory(self.hidden, self.squeeze_width, pixels_after)
+        memory += count_map_memory(self.cout, pixels_after)
+        memory += count_norm_memory(self.cout, pixels_after)
+        if self.stride == 1 and self.cin == self.cout:
+            # The sum with the input.
+            memory += count_map_memory(self.cout, pixels_after)
+        return memory
+
+
+def count_conv_norm_relu_memory(channels: int, pixels: int) -> int:
+    """Return the bytes of buffers and results of `ConvNormReLU`."""
+    return 2 * count_map_memory(channels, pixels) + count_norm_memory(channels, pixels)
 
 
 class InvertedResidual(nn.Module):
