@@ -1,6 +1,7 @@
 """Pictures whose labels are numbers: the task, the split, the standardisation and wrong files."""
 
 import csv
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -97,16 +98,55 @@ def test_the_split_depends_on_names_and_not_on_labels(ages):
             [str(k) for k in range(21)],
             "",
             "regression",
-            "label holds more than 20 different whole numbers",
+            "label holds more than 20 different whole numbers, and on average fewer than 2 pictures",
         ),
         ([str(k) for k in range(20)], "", "classification", "label holds 20 different whole numb"),
+        # The numbers of classes: from 0 or 1, none missing, each twice on average.
+        (
+            [str(k) for k in range(100)] * 2,
+            "",
+            "classification",
+            "label holds all whole numbers from 0 to 99, and on average 2 pictures of each",
+        ),
+        (
+            ["1.0", *(str(k) for k in range(1, 31)), *["30"] * 44],
+            "",
+            "classification",
+            "label holds all whole numbers from 1 to 30, and on average 2.5 pictures of each",
+        ),
+        (
+            [str(k) for k in range(30)] * 2 + ["31"] * 2,
+            "",
+            "regression",
+            "label holds more than 20 different whole numbers, and 30 is missing among them",
+        ),
+        (
+            [str(k) for k in range(2, 32)] * 2,
+            "",
+            "regression",
+            "label holds more than 20 different whole numbers, and the smallest is 2 and not 0 or",
+        ),
+        (
+            [str(k) for k in range(-1, 29)] * 2,
+            "",
+            "regression",
+            "label holds more than 20 different whole numbers, and the smallest is -1 and not 0 or",
+        ),
+        (
+            # 59 labels of 30 numbers.
+            ([str(k) for k in range(30)] * 2)[1:],
+            "",
+            "regression",
+            "label holds more than 20 different whole numbers, and on average fewer than 2 pictures",
+        ),
+        ([str(k) for k in range(30)] * 2, "?task=regression", "regression", "task=regression"),
         (["1", "2", "3", "4"], "?task=regression", "regression", "task=regression"),
         (["1.5", "2.5"] * 2, "?task=classification", "classification", "task=classification"),
         (["0", "1"] * 2, "", "classification", "label holds 0 and 1"),
         (["cat", "dog"] * 2, "", "classification", "label holds texts"),
     ],
 )
-def test_the_task_is_inferred_as_for_tables(labels, query, task, reason, tmp_path):
+def test_the_task_is_inferred_from_the_labels(labels, query, task, reason, tmp_path):
     file = write_labels(tmp_path / "some.csv", labels)
     listing = list_label_file(*parse_label_file(f"{file}{query}"))
     assert listing.target is not None
@@ -114,6 +154,22 @@ def test_the_task_is_inferred_as_for_tables(labels, query, task, reason, tmp_pat
     assert listing.target.reason.startswith(reason)
     assert listing.has_numbers == (task == "regression")
     assert bool(listing.classes) == (task == "classification")
+
+
+def test_numbers_of_classes_are_sorted_by_number_and_stratified(tmp_path):
+    file = write_labels(tmp_path / "some.csv", [str(k % 25) for k in range(250)])
+    listing = list_label_file(file)
+    assert listing.classes == tuple(str(k) for k in range(25))
+    # Of the 10 pictures of each class 15 %, rounded to the even number, and 10 %.
+    counts = Counter((file.part, file.label) for file in listing.files)
+    assert set(counts.values()) == {7, 2, 1}
+    assert all(counts[TRAIN, name] == 7 for name in listing.classes)
+
+
+def test_a_text_among_the_numbers_of_classes_is_refused(tmp_path):
+    file = write_labels(tmp_path / "some.csv", [*(str(k) for k in range(30)), "cat"] * 2)
+    with pytest.raises(UsageError, match=r"line 32: the label 'cat' is not a finite number"):
+        list_label_file(file)
 
 
 def test_equal_whole_numbers_are_one_class_however_they_are_written(tmp_path):
@@ -206,6 +262,10 @@ def test_the_card_says_which_task_and_why(ages):
         ("path,label\na.png,1.5\nb.png\n", "line 3: the label of b.png is missing"),
         ("path,label\na.png,1.5\nb.png,nan\n", "line 3: the label 'nan' is not a finite number"),
         ("path,label\na.png,-inf\nb.png,1.5\n", "line 2: the label '-inf' is not a finite number"),
+        (
+            "path,label\n" + "".join(f"{k}.png,{k // 2}\n" for k in range(60)) + "z.png,inf\n",
+            "line 62: the label 'inf' is not a finite number",
+        ),
         ("path,label\na.png,1\nb.png,nan\nc.png,2\n", "line 3: the label 'nan' is not a finite"),
         ("path,label\na.png,1.5\nb.png,big\nc.png,2\n", "line 3: the label 'big' is not a finite"),
         ("path,label\na.png,1.5\nb.png,2.5,3.5\n", "line 3 has 3 values for 2 columns"),

@@ -1,7 +1,8 @@
 """Label files: CSV files with a column of picture files and a column of labels.
 
-The labels are classes or numbers. Which of them is inferred as for the label of a table, unless the
-user names it: `images:photos.csv?label=age&task=regression`.
+The labels are classes or numbers. Which of them is inferred, unless the user names it:
+`images:photos.csv?label=age&task=regression`. Texts are classes, and so are whole numbers that count
+the classes, such as 0 to 99; all other labels are treated like those of tables.
 """
 
 import csv
@@ -9,10 +10,11 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from math import isnan
+from math import isfinite, isnan
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 
 from untrained.data.parts import TEST, TRAIN
@@ -37,6 +39,8 @@ _SPLIT_COLUMNS = ("split", "part", "set")
 # What labels of pictures may be. A label of 0 and 1 stands for two classes.
 _TASKS = (CLASSIFICATION.name, REGRESSION.name)
 _SEPARATORS_IN_LABEL = re.compile(r"[;,\s]+")
+# With fewer pictures of each whole number on average, the numbers are not those of classes.
+MIN_PICTURES_PER_CLASS = 2
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,8 @@ def _read_rows(path: Path, label: str) -> tuple[str, list[_Row]]:
                 records.append((reader.line_num, record))
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} is not a CSV file in UTF-8: {error}; save it as one") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
     label_index = _find_label_column(path, header, label)
     path_index = _find_column(header, _PATH_COLUMNS)
@@ -284,8 +290,52 @@ def _infer_target(path: Path, column: str, rows: Sequence[_Row], task: str) -> T
     target = infer_target(pa.array(texts), column, TableOptions(task=task))
     if target.kind == BINARY:
         target = replace(target, kind=CLASSIFICATION)
+    if not task and target.kind == REGRESSION:
+        target = _reconsider_whole_numbers(target, texts)
     _check_labels(path, rows, target, is_inferred=not task)
     return target
+
+
+def _reconsider_whole_numbers(target: Target, texts: Sequence[str]) -> Target:
+    """Return the target as classes if its many whole numbers are the numbers of classes.
+
+    They are if the smallest is 0 or 1, none is missing up to the largest, and each occurs at least
+    twice on average. The labels of a table with so many different numbers are a regression.
+
+    Args:
+        target: A regression.
+        texts: The labels, none of which is empty.
+
+    Returns:
+        The target, whose reason says which of the conditions decided.
+    """
+    if not all(_is_any_number(text) for text in texts):
+        return target
+    numbers = np.array([float(text) for text in texts])
+    distinct = np.unique(numbers)
+    low = distinct[0]
+    high = distinct[-1]
+    if not isfinite(low + high) or np.any(distinct != np.round(distinct)):
+        return target
+    if low not in (0, 1):
+        reason = f"{target.reason}, and the smallest is {low:.15g} and not 0 or 1"
+        return replace(target, reason=reason)
+    if len(distinct) < high - low + 1:
+        # The distinct numbers begin like low, low + 1, ..., and the first other one is after a gap.
+        expected = low + np.arange(len(distinct))
+        missing = expected[distinct != expected][0]
+        return replace(target, reason=f"{target.reason}, and {missing:.15g} is missing among them")
+    pictures_per_number = len(numbers) / len(distinct)
+    if pictures_per_number < MIN_PICTURES_PER_CLASS:
+        reason = (
+            f"{target.reason}, and on average fewer than {MIN_PICTURES_PER_CLASS} pictures of each"
+        )
+        return replace(target, reason=reason)
+    reason = (
+        f"{target.column} holds all whole numbers from {low:.15g} to {high:.15g}, and on average "
+        f"{pictures_per_number:.3g} pictures of each"
+    )
+    return replace(target, kind=CLASSIFICATION, reason=reason)
 
 
 def _check_labels(
