@@ -172,14 +172,48 @@ def test_joined_rows_are_read_once_each_in_any_order():
     expected = torch.cat([first.inputs, second.inputs])
     in_order = torch.cat([batch.inputs for batch in joined.batches(10)])
     assert torch.equal(in_order, expected)
-    sizes = set()
     for seed in range(5):
         batches = list(joined.batches(10, torch.Generator().manual_seed(seed)))
         rows = torch.cat([batch.inputs for batch in batches])
         assert sorted(rows.tolist()) == sorted(expected.tolist())
-        sizes.add(tuple(len(batch) for batch in batches))
-    assert len(sizes) > 1  # the seven rows of the second part are not always last
     assert joined.fingerprint() != join_parts(second, first).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("counts", "sizes"),
+    [
+        ((25, 7), [10, 10, 10, 2]),
+        ((65, 61), [10] * 12 + [6]),
+        ((4, 3), [7]),
+        ((4, 9), [10, 3]),
+        ((20, 10), [10] * 3),
+    ],
+)
+def test_only_the_last_batch_of_joined_rows_is_smaller(counts, sizes):
+    """A training leaves out the last batch of an epoch; a batch of one breaks a batch norm."""
+    joined = join_parts(make_rows(counts[0]), make_rows(counts[1], seed=1))
+    batches = list(joined.batches(10, torch.Generator().manual_seed(0)))
+    assert [len(batch) for batch in batches] == sizes
+    third = make_rows(18, seed=2)
+    batches = list(join_parts(joined, third).batches(10, torch.Generator().manual_seed(0)))
+    full_count, left_count = divmod(sum(counts) + 18, 10)
+    expected = [10] * full_count + [left_count] * (left_count > 0)
+    assert [len(batch) for batch in batches] == expected
+    rows = torch.cat([batch.inputs for batch in batches]).tolist()
+    everything = torch.cat([joined.first.inputs, joined.second.inputs, third.inputs]).tolist()
+    assert sorted(rows) == sorted(everything)
+
+
+def test_the_batches_of_both_parts_are_mixed():
+    first = make_rows(40)
+    joined = join_parts(first, make_rows(40, seed=1))
+    own_rows = {tuple(row) for row in first.inputs.tolist()}
+    orders = set()
+    for seed in range(5):
+        batches = joined.batches(10, torch.Generator().manual_seed(seed))
+        orders.add(tuple(tuple(batch.inputs[0].tolist()) in own_rows for batch in batches))
+    assert len(orders) > 1
+    assert {sum(order) for order in orders} == {4}
 
 
 def test_keys_without_the_new_fields_are_those_of_ordinary_trainings():

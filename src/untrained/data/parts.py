@@ -157,20 +157,25 @@ class JoinedPart:
     def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
         """Make one pass over all samples.
 
-        In a random order, each batch is of one of the two parts, and the batches are mixed. The
-        last batch of each part may be smaller.
+        In a random order, each full batch is of one of the two parts, and these batches are mixed.
+        The rows that are left over in both parts follow, so only the last batch may be smaller.
         """
+        if order is None:
+            yield from self.first.batches(size)
+            yield from self.second.batches(size)
+            return
         iterators = [self.first.batches(size, order), self.second.batches(size, order)]
-        # For each batch, whether it comes from the first part (0) or from the second (1).
-        part_indices = []
-        for index, part in enumerate((self.first, self.second)):
-            batch_count = -(-len(part) // size)
-            part_indices += [index] * batch_count
-        if order is not None:
-            shuffled_positions = torch.randperm(len(part_indices), generator=order).tolist()
-            part_indices = [part_indices[position] for position in shuffled_positions]
-        for index in part_indices:
-            yield next(iterators[index])
+        # For each full batch, whether it comes from the first part (0) or from the second (1).
+        part_indices = [0] * (len(self.first) // size) + [1] * (len(self.second) // size)
+        for position in torch.randperm(len(part_indices), generator=order).tolist():
+            yield next(iterators[part_indices[position]])
+        left_batches = [batch for iterator in iterators for batch in iterator]
+        if left_batches:
+            left_inputs = torch.cat([batch.inputs for batch in left_batches])
+            left_targets = torch.cat([batch.targets for batch in left_batches])
+            for start in range(0, len(left_inputs), size):
+                end = start + size
+                yield Batch(left_inputs[start:end], left_targets[start:end])
 
     def read_labels(self) -> Tensor:
         return torch.cat([self.first.read_labels(), self.second.read_labels()])
