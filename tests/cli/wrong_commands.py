@@ -426,7 +426,7 @@ FILES = {
     "search --data csv:clicks.csv?lable=click": "no option of a table is called 'lable'; did you mean label",
     "search --data csv:clicks.csv?label": "label has no value; write label=...",
     "search --data csv:clicks.csv?label=click&floor=0": "floor=0 is too small",
-    "search --data csv:clicks.csv?label=click&floor=two": "floor=two is not a number; write it like floor=10",
+    "search --data csv:clicks.csv?label=click&floor=two": "floor=two is not a whole number; write it like floor=10",
     "search --data csv:clicks.csv?label=click&log=half": "no value of log is called 'half'",
     "search --data csv:clicks.csv --label buy": "buy",
     "search --data cifar10 --data-root .": "data_batch_1.bin",

@@ -11,9 +11,9 @@ from untrained.data import load_data
 from untrained.data.tables import advice as _advice
 from untrained.data.tables import reader as _reader
 
-LEAK = "x: predicts the label by itself, a leak? write drop=x"
-COUNTS = "x: counts the rows; write drop=x"
-FAR = "x: whole numbers far from 0, identifiers? write categorical=x"
+LEAK = "x: predicts the label almost perfectly, so it may be a leak; to leave it out, write drop=x"
+COUNTS = "x: numbers the rows; to leave it out, write drop=x"
+FAR = "x: holds whole numbers far from 0; if they are identifiers, write categorical=x"
 
 
 def list_advice(tmp_path, values, query="", labels=None):

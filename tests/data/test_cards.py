@@ -13,6 +13,7 @@ from tests.data.pictures import (
 )
 from tests.data.tiny import RGB
 from untrained.data import TEST, TRAIN, VAL, load_data
+from untrained.data.pictures import card as card_module
 from untrained.data.pictures.card import PictureCard, propose_batch_size, propose_input_size
 
 
@@ -53,6 +54,27 @@ def test_many_classes_are_summarised_by_the_largest_and_the_smallest(tmp_path):
         line for line in make_card(tmp_path / "photos").lines() if line.startswith("classes")
     ]
     assert line == "classes: from k1 1 to k14 14; the largest has 14 times as many as the smallest"
+
+
+def test_equal_classes_are_said_to_be_equal(tmp_path):
+    write_good_images(tmp_path / "photos", {"cats": 8, "dogs": 8})
+    assert (
+        "classes: cats 8, dogs 8; all have equally many" in make_card(tmp_path / "photos").lines()
+    )
+
+
+def test_the_card_proposes_a_size_at_which_all_pictures_fit_into_memory(tmp_path, monkeypatch):
+    photos = tmp_path / "photos"
+    for k in range(16):
+        save_image(photos / "ab"[k % 2] / f"{k}.png", make_pixels(k, side=96))
+    # 16 pictures of 3 x 64 x 64 bytes.
+    monkeypatch.setattr(card_module, "_MAX_BYTES", 16 * 3 * 64**2)
+    source = load_data(f"folder:{photos}", RGB, tmp_path / "root")
+    card = source.card()
+    assert card.input_size == source.propose_side() == 64
+    assert card.input_size_because == (
+        "the median shorter side is 96 pixels; 16 pictures of 96 pixels would not fit into memory"
+    )
 
 
 @pytest.mark.parametrize(

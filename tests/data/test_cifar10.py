@@ -1,6 +1,7 @@
 """CIFAR-10 in the publisher's two formats; damaged, hostile and missing files are named."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,6 +50,20 @@ def test_channels_that_cannot_match_are_refused(root):
         UsageError, match="images of 3 channels do not fit a network with 4 input channels"
     ):
         load_data("cifar10", Task("any", (4, 32, 32), 10), root).batch(1)
+
+
+@pytest.mark.parametrize("write", [write_binary, write_python])
+def test_a_file_without_permission_is_named(write, tmp_path, monkeypatch):
+    """The reader is replaced, because the tests may run as root, who can read all files."""
+
+    def refuse(file, *args, **options):
+        raise PermissionError(13, "Permission denied", str(file))
+
+    write(tmp_path)
+    monkeypatch.setattr(np, "fromfile", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(UsageError, match=r"data_batch_1.* cannot be read: you have no permission$"):
+        load_data("cifar10", RGB, tmp_path)
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

@@ -305,6 +305,44 @@ def test_wrong_requests_are_refused(tmp_path):
             load_data(name, RGB, tmp_path)
 
 
+@pytest.fixture
+def locked(monkeypatch):
+    """Return a set of paths that cannot be read. The tests may run as root, who can read all."""
+    paths: set[Path] = set()
+
+    def lock(function):
+        def call(path, *args, **options):
+            if Path(path) in paths:
+                raise PermissionError(13, "Permission denied", str(path))
+            return function(path, *args, **options)
+
+        return call
+
+    monkeypatch.setattr(os, "scandir", lock(os.scandir))
+    monkeypatch.setattr(os, "listdir", lock(os.listdir))
+    monkeypatch.setattr(Path, "read_text", lock(Path.read_text))
+    return paths
+
+
+def test_folders_and_files_without_permission_are_refused_in_one_line(photos, locked):
+    table = photos / "some.csv"
+    table.write_text("path,label\na.png,cat\nb.png,dog\n")
+    messages = {
+        photos / "dogs": (
+            f"folder:{photos}",
+            "the class dogs cannot be read: you have no permission",
+        ),
+        photos: (f"folder:{photos}", f"the folder {photos} cannot be read: you have no permission"),
+        table: (f"images:{table}", f"{table} cannot be read: Permission denied"),
+    }
+    for path, (name, message) in messages.items():
+        locked.clear()
+        locked.add(path)
+        with pytest.raises(UsageError) as error:
+            load_data(name, RGB)
+        assert str(error.value) == message
+
+
 def test_a_class_without_images_is_refused(photos):
     (photos / "empty").mkdir()
     with pytest.raises(UsageError, match="the class empty has no files; put pictures into"):

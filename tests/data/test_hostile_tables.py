@@ -138,7 +138,15 @@ REFUSED = {
         "no option of a table is called 'lable'; did you mean label",
     ),
     "half an option": ("?label", GOOD, "label has no value; write label="),
-    "no number": ("?floor=two", GOOD, "floor=two is not a number"),
+    "no number": ("?floor=two", GOOD, "floor=two is not a whole number"),
+    "no whole number": (
+        "?floor=1.5",
+        GOOD,
+        "floor=1.5 is not a whole number; write it like floor=10",
+    ),
+    "no threshold": ("?above=big", GOOD, "above=big is not a number; write it like above=3.5"),
+    "a threshold that is nan": ("?above=nan", GOOD, "above=nan is not a number"),
+    "an option twice": ("?drop=a&drop=b", GOOD, "drop is given twice; write it once, with commas"),
     "no floor": ("?floor=0", GOOD, "floor=0 is too small"),
     "too many buckets": (
         "?hash=16777216",
@@ -175,7 +183,9 @@ def test_a_table_that_cannot_be_used_is_refused_in_one_line(name, tmp_path):
 def test_a_path_that_is_not_a_file_is_refused(tmp_path):
     messages = {
         "csv": "name the file: csv:PATH",
-        "csv:?label=click": "name the file",
+        "csv:?label=click": r"name the file: csv:PATH, such as --data csv:./clicks.csv",
+        "criteo:": r"name the file: criteo:PATH, such as --data criteo:./train.txt",
+        "kdd2012:": r"name the file: kdd2012:PATH, such as --data kdd2012:./training.txt",
         f"csv:{tmp_path}": "is a folder; name a file in it",
         f"csv:{tmp_path}/none.csv": "there is no file",
         f"parquet:{tmp_path}": "is a folder",

@@ -6,6 +6,7 @@ import torch
 
 from tests.data.tiny import RGB, Attack, write_npz
 from untrained.data import load_data
+from untrained.data.pictures import card as card_module
 from untrained.errors import UsageError
 from untrained.types import Task
 
@@ -61,6 +62,18 @@ def test_an_archive_with_wrong_arrays_is_refused(arrays, message, tmp_path):
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(UsageError, match=message):
         load_data(f"npz:{tmp_path}/bad.npz", RGB)
+
+
+def test_the_proposed_size_counts_the_pictures_of_all_parts(tmp_path, monkeypatch):
+    images = np.zeros((40, 96, 96, 3), np.uint8)
+    labels = np.arange(40) % 2
+    np.savez(
+        tmp_path / "some.npz", x=images[:10], y=labels[:10], x_test=images[10:], y_test=labels[10:]
+    )
+    # 40 pictures of 3 x 64 x 64 bytes; ten of them would fit with 96 pixels too.
+    monkeypatch.setattr(card_module, "_MAX_BYTES", 40 * 3 * 64**2)
+    source = load_data(f"npz:{tmp_path}/some.npz", RGB)
+    assert source.propose_side() == 64
 
 
 def test_an_unreadable_archive_is_refused(tmp_path):

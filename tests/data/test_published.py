@@ -194,6 +194,19 @@ def test_a_damaged_gzip_file_is_named(tmp_path):
         load_data("mnist", GREY, tmp_path)
 
 
+def test_an_idx_file_without_permission_is_named(tmp_path, monkeypatch):
+    """The reader is replaced, because the tests may run as root, who can read all files."""
+
+    def refuse(file):
+        raise PermissionError(13, "Permission denied", str(file))
+
+    write_idx(tmp_path / "mnist")
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    message = r"train-images-idx3-ubyte cannot be read: you have no permission$"
+    with pytest.raises(UsageError, match=message):
+        load_data("mnist", GREY, tmp_path)
+
+
 def test_the_error_for_missing_mnist_names_the_files(tmp_path):
     with pytest.raises(
         UsageError,

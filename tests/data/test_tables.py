@@ -221,7 +221,8 @@ def test_columns_are_inferred_from_their_values_and_names(tmp_path):
     dense = ["number", "count", "bid"]
     identifiers = ["text", "user_id", "itemID", "code"]
     assert kinds == dict.fromkeys(dense, "dense") | dict.fromkeys(identifiers, "identifiers")
-    leak = "code: predicts the label by itself, a leak? write drop=code"  # it is odd where the label is 1
+    # It is odd where the label is 1.
+    leak = "code: predicts the label almost perfectly, so it may be a leak; to leave it out, write drop=code"
     assert list_problems(card) == [
         leak,
         "empty: dropped: one value only",
@@ -322,7 +323,7 @@ def test_texts_that_look_like_numbers_with_a_decimal_comma_are_reported(
     """Not if the user declares the column as identifiers."""
     rows = [f"{r[0]};{r[1]};{r[2]};{template.format(i % 30, i)}" for i, r in enumerate(make_log())]
     path = write_csv(tmp_path / "euro.csv", rows, "click;user;price;sum")
-    advice = "sum: looks like numbers with a decimal comma; write decimal=comma"
+    advice = "sum: looks like numbers with a decimal comma; if it is, write decimal=comma"
     assert (advice in list_problems(open_table(path).card())) == looks_like_number
     assert advice not in list_problems(open_table(path, "?categorical=sum&floor=1").card())
     if looks_like_number:

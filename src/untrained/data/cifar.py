@@ -20,6 +20,7 @@ from untrained.data.registry import register_source
 from untrained.data.source import DataSource
 from untrained.errors import UsageError
 from untrained.identity import read_file_state
+from untrained.readers.limits import name_file_in_errors
 from untrained.readers.pickle_file import read_pickle
 from untrained.types import Task
 
@@ -178,7 +179,8 @@ def _read_files(
 
 def _read_binary_file(file: Path, dataset: _CifarDataset) -> tuple[Tensor, Tensor]:
     """Return pixels (N, 3072) and labels (N,)."""
-    content = np.fromfile(file, dtype=np.uint8)
+    with name_file_in_errors(file):
+        content = np.fromfile(file, dtype=np.uint8)
     image_bytes = dataset.label_bytes + _PIXEL_BYTES
     if content.size == 0 or content.size % image_bytes:
         raise UsageError(

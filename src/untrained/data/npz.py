@@ -66,7 +66,8 @@ def npz(argument: str, like: Task, root: Path) -> DataSource:
     source = make_source_from_parts(parts, task)
     images, _ = parts[TRAIN]
     proposed_side = propose_input_size(min(images.shape[1:3]))
-    limited_side = limit_input_size(proposed_side, len(images))
+    picture_count = sum(len(part_images) for part_images, _ in parts.values())
+    limited_side = limit_input_size(proposed_side, picture_count)
     return replace(source, propose_side=lambda: limited_side)
 
 

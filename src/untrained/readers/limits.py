@@ -55,6 +55,8 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}") from None
+    except PermissionError:
+        raise UsageError(f"{path} cannot be read: you have no permission") from None
     except RefusedFileError as error:
         raise UsageError(f"{path} was refused: {describe_error(error)}") from error
     except Exception as error:  # a damaged file can raise almost any error

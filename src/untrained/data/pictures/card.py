@@ -36,7 +36,7 @@ class PictureCard:
         largest: Width and height of the largest file.
         modes: Number of pictures per colour mode.
         changes: Number of pictures that were changed in each way.
-        shown: Height and width of the network input.
+        network_size: Height and width of the network input.
         input_size: Proposed input size.
         input_size_because: Reason for the proposal.
         batch: Batch size of the recipe `photos`.
@@ -55,7 +55,7 @@ class PictureCard:
     largest: tuple[int, int]
     modes: dict[str, int]
     changes: dict[str, int]
-    shown: tuple[int, int]
+    network_size: tuple[int, int]
     input_size: int
     input_size_because: str
     batch: int
@@ -87,7 +87,7 @@ class PictureCard:
         ]
         if self.changes:
             lines.append(f"converted: {_format_counts(self.changes)}")
-        height, width = self.shown
+        height, width = self.network_size
         lines += [
             f"network input {width}x{height}: pictures are scaled to cover it and cropped around "
             "their centre",
@@ -119,9 +119,13 @@ def make_picture_card(
     sizes.sort(key=lambda size: (size[0] * size[1], size))
 
     shorter_side = median(min(size) for size in sizes)
-    input_size = propose_input_size(shorter_side)
+    proposed_size = propose_input_size(shorter_side)
+    input_size = limit_input_size(proposed_size, len(listing.files))
     input_size_because = f"the median shorter side is {shorter_side:g} pixels"
-    if shorter_side > _USUAL_SIZES[-1]:
+    if input_size < proposed_size:
+        pictures = format_count(len(listing.files), "picture")
+        input_size_because += f"; {pictures} of {proposed_size} pixels would not fit into memory"
+    elif shorter_side > _USUAL_SIZES[-1]:
         input_size_because += f"; {_USUAL_SIZES[-1]} is the largest proposal"
     train_count = part_counts[TRAIN]
     batch = propose_batch_size(train_count, min(shape[1:]))
@@ -139,7 +143,7 @@ def make_picture_card(
         largest=sizes[-1],
         modes=facts.modes,
         changes=facts.changes,
-        shown=(shape[1], shape[2]),
+        network_size=(shape[1], shape[2]),
         input_size=input_size,
         input_size_because=input_size_because,
         batch=batch,
@@ -178,6 +182,8 @@ def propose_input_size(side: float) -> int:
 def limit_input_size(input_size: int, pictures: int) -> int:
     """Return an input size, or the largest smaller one at which all pictures fit into memory.
 
+    If they fit at none, it is 32.
+
     Args:
         input_size: One of the usual sizes.
         pictures: Number of pictures.
@@ -212,6 +218,8 @@ def _describe_balance(classes: dict[str, int]) -> str:
     largest_name, largest_count = ranked[0]
     smallest_name, smallest_count = ranked[-1]
     ratio = f"the largest has {largest_count / smallest_count:.3g} times as many as the smallest"
+    if largest_count == smallest_count:
+        ratio = "all have equally many"
     if len(classes) <= _MAX_CLASSES_SHOWN:
         return f"{_format_counts(classes)}; {ratio}"
     return f"from {smallest_name} {smallest_count:,} to {largest_name} {largest_count:,}; {ratio}"

@@ -43,7 +43,7 @@ class DecodedImage:
         height: Height of the file in pixels.
         mode: Colour mode of the file.
         changes: How the picture was changed.
-        digest: Digest of all pixels of the file; equal for pictures that look the same.
+        digest: Digest of the decoded pixels; equal for pictures that look the same.
         remark: A remark about the file for the user; usually empty.
     """
 

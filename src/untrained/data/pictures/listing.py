@@ -38,6 +38,7 @@ PART_NAMES = {
 # Number of pictures, spread over all of them, whose size is measured.
 _MEASURED_FILES = 200
 _HIDDEN = "hidden, so not used"
+_NO_PERMISSION = "you have no permission to read it"
 _LINK_OUT_OF_FOLDER = "not used: a link out of the folder, which is not followed"
 
 
@@ -344,10 +345,12 @@ def _list_class_files(
                 "rename the folder"
             )
         paths = list(_find_files(class_folder, root, problems))
+        name = _format_name(class_folder, root)
+        if (name, _NO_PERMISSION) in problems:
+            raise UsageError(f"the class {name} cannot be read: you have no permission")
         if not paths:
             raise UsageError(
-                f"the class {_format_name(class_folder, root)} has no files; "
-                f"put pictures into {class_folder}, or remove it"
+                f"the class {name} has no files; put pictures into {class_folder}, or remove it"
             )
         for path in paths:
             yield make_image_file(path, _format_name(path, root), class_folder.name, part)
@@ -355,8 +358,12 @@ def _list_class_files(
 
 def _list_subfolders(folder: Path, root: Path, problems: Problems) -> list[Path]:
     """Return the subfolders that may be classes; everything else is added to the problems."""
+    try:
+        children = sorted(folder.iterdir())
+    except PermissionError:
+        raise UsageError(f"the folder {folder} cannot be read: you have no permission") from None
     subfolders = []
-    for child in sorted(folder.iterdir()):
+    for child in children:
         if child.name.startswith("."):
             problems.append((_format_name(child, root), _HIDDEN))
         elif _leaves_root(child, root):
@@ -388,9 +395,7 @@ def _find_files(folder: Path, root: Path, problems: Problems) -> Iterator[Path]:
     visited_folders: set[str] = set()
 
     def note_unreadable_folder(error: OSError) -> None:
-        problems.append(
-            (_format_name(Path(error.filename), root), "you have no permission to read it")
-        )
+        problems.append((_format_name(Path(error.filename), root), _NO_PERMISSION))
 
     for current, subfolder_names, file_names in os.walk(
         folder, onerror=note_unreadable_folder, followlinks=True

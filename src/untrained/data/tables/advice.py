@@ -12,7 +12,7 @@ from untrained.data.tables.roles import FEW_VALUES, ColumnRoles
 from untrained.data.tables.values import Floats, hash_identifiers, read_numbers
 from untrained.types import BINARY, REGRESSION, TaskKind
 
-DECIMAL_COMMA_ADVICE = "looks like numbers with a decimal comma; write decimal=comma"
+DECIMAL_COMMA_ADVICE = "looks like numbers with a decimal comma; if it is, write decimal=comma"
 # With fewer rows, or fewer rows of a label, a column may separate the labels by chance.
 MIN_ROWS = 100
 MIN_ROWS_PER_LABEL = 10
@@ -44,18 +44,23 @@ def give_advice(
     advice: dict[str, str] = {}
     for name in used_columns:
         if reveals_label(head[name], numbers[name], labels, kind):
-            advice[name] = f"predicts the label by itself, a leak? write drop={name}"
+            advice[name] = (
+                "predicts the label almost perfectly, so it may be a leak; to leave it out, write "
+                f"drop={name}"
+            )
     for name in roles.decimal_comma_columns:
         advice.setdefault(name, DECIMAL_COMMA_ADVICE)
     for name in used_columns:
         if is_row_number(numbers[name]):
-            advice.setdefault(name, f"counts the rows; write drop={name}")
+            advice.setdefault(name, f"numbers the rows; to leave it out, write drop={name}")
     for name in roles.dense:
         if name in options.dense or name in roles.date_candidates:
             continue
         if has_narrow_range(numbers[name]):
             advice.setdefault(
-                name, f"whole numbers far from 0, identifiers? write categorical={name}"
+                name,
+                "holds whole numbers far from 0; if they are identifiers, write "
+                f"categorical={name}",
             )
     return tuple(advice.items())
 

@@ -4,6 +4,7 @@ The path and all options form one string, which configurations, stores and resum
 """
 
 from dataclasses import dataclass, fields, replace
+from math import isnan, nan
 from typing import Any
 from urllib.parse import unquote
 
@@ -117,6 +118,11 @@ def parse_table_options(query: str, defaults: TableOptions) -> TableOptions:
                 f"the label is both {options[name]} and {unquote(text)}, and a network predicts "
                 "one column; name one of them"
             )
+        if name in options:
+            raise UsageError(
+                f"{name} is given twice; write it once, with commas between several columns, such "
+                "as drop=id,url"
+            )
         options[name] = _parse_value(name, text)
 
     # A column that the query names loses its default role.
@@ -130,13 +136,21 @@ def parse_table_options(query: str, defaults: TableOptions) -> TableOptions:
 def _parse_value(name: str, text: str) -> object:
     """Convert the text of an option to the type of its default."""
     default = getattr(TableOptions, name)
-    try:
-        if isinstance(default, tuple):
-            return tuple(unquote(part) for part in text.split(",") if part)
-        if isinstance(default, int):
+    if isinstance(default, tuple):
+        return tuple(unquote(part) for part in text.split(",") if part)
+    if isinstance(default, int):
+        try:
             return int(text)
-        if default is None:  # `above`
-            return float(text)
-        return unquote(text)
-    except ValueError as error:
-        raise UsageError(f"{name}={text} is not a number; write it like {name}=10") from error
+        except ValueError as error:
+            raise UsageError(
+                f"{name}={text} is not a whole number; write it like {name}=10"
+            ) from error
+    if name == "above":
+        try:
+            threshold = float(text)
+        except ValueError:
+            threshold = nan
+        if isnan(threshold):
+            raise UsageError(f"above={text} is not a number; write it like above=3.5")
+        return threshold
+    return unquote(text)

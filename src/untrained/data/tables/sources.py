@@ -49,6 +49,15 @@ KDD_COLUMNS = (
 KDD_NUMBERS = ("impression", "depth", "position")
 KDD_IDENTIFIERS = tuple(name for name in KDD_COLUMNS[1:] if name not in KDD_NUMBERS)
 FRAPPE_IDENTIFIERS = tuple(f"f{number}" for number in range(10))
+# File names for the message if the user names no file; those of logs are the published ones.
+_EXAMPLE_FILES = {
+    "csv": "clicks.csv",
+    "parquet": "clicks.parquet",
+    "criteo": "train.txt",
+    "avazu": "train.csv",
+    "kdd2012": "training.txt",
+    "frappe": "frappe.csv",
+}
 
 
 @register_source(
@@ -129,7 +138,8 @@ def _open_file(
     """
     path, query = split_query(argument)
     if not path:
-        raise UsageError(f"name the file: {kind}:PATH, such as --data {kind}:./clicks.{kind}")
+        example = f"{kind}:./{_EXAMPLE_FILES[kind]}"
+        raise UsageError(f"name the file: {kind}:PATH, such as --data {example}")
     from untrained.data.tables.reader import Table, open_csv, open_parquet
     from untrained.data.tables.source import open_table
 
