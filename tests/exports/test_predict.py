@@ -7,8 +7,9 @@ import subprocess
 import sys
 from functools import partial
 
+import numpy as np
 import pytest
-from PIL import EpsImagePlugin
+from PIL import EpsImagePlugin, Image
 
 from tests.data.pictures import is_read_correctly, write_odd_images
 from untrained.data.pictures.decode import decode_image, open_image_file
@@ -22,6 +23,37 @@ def test_images_of_all_kinds_are_read_correctly(tmp_path):
     for name, pixels in expected.items():
         image = predict_template.read_image(tmp_path / "photos" / "cats" / name, PLAIN)
         assert is_read_correctly(name, (255 * image).round().transpose(1, 2, 0), pixels), name
+
+
+@pytest.mark.parametrize("suffix", [".jp2", ".ico", ".pgm", ".JPE", ".jfif", ".tif"])
+def test_all_formats_of_training_are_found_in_a_folder(tmp_path, suffix):
+    path = tmp_path / "folder" / f"grey{suffix}"
+    path.parent.mkdir()
+    Image.new("L", (32, 32), 51).save(path)
+    (tmp_path / "notes.txt").write_text("no image")
+    ((name, values),) = predict_template.read_samples(tmp_path, PLAIN | {"table": None}, [])
+    assert name == str(path)
+    assert values == pytest.approx(np.full((3, 32, 32), 0.2), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (None, "this folder has no files that the network reads"),
+        ({"label": "y"}, "this is a folder; name CSV files"),
+    ],
+)
+def test_folder_without_samples_is_reported(tmp_path, capsys, table, message):
+    (tmp_path / "rows.csv").write_text("x\n1\n")
+    assert list(predict_template.read_samples(tmp_path, PLAIN | {"table": table}, [])) == []
+    assert capsys.readouterr().err == f"{tmp_path}: {message}\n"
+
+
+def test_a_large_output_is_a_certain_prediction():
+    """The probability of yes is 1 / (1 + exp(-x)), and exp(200) is too large for 32 bits."""
+    outputs = np.array([[-200.0], [0.0], [200.0]], np.float32)
+    probabilities = predict_template.compute_probabilities(outputs)
+    assert probabilities.tolist() == [[1, 0], [0.5, 0.5], [0, 1]]
 
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"

@@ -44,7 +44,19 @@ def test_numbers_are_parsed(text, value):
     assert table_template.parse_number(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "NA", "nan", "inf", "-inf", "1_000", "oops", None, math.inf])
+# Python reads full-width and Arabic digits and no-break spaces, and training did not.
+NUMBERS_OF_PYTHON = ["1_000", "\uff11\uff12", "\u0663", "5\u00a0", "\u20075"]
+
+
+@pytest.mark.parametrize("text", NUMBERS_OF_PYTHON)
+def test_number_that_training_did_not_read_is_text(known_hashes, text):
+    values, is_text = training_values.read_numbers(pa.array(["1.5", text]))
+    assert (np.isnan(values[1]), is_text[1]) == (True, True)
+    assert math.isnan(table_template.parse_number(text))
+    assert not table_template.is_number(text, "shown")
+
+
+@pytest.mark.parametrize("text", ["", "NA", "nan", "inf", "-inf", "oops", None, math.inf])
 def test_other_text_is_a_missing_number(text):
     assert math.isnan(table_template.parse_number(text))
 

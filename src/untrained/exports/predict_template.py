@@ -21,7 +21,6 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 BATCH_SIZE = 64
-IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
 ARRAY_SUFFIXES = {".npy", ".npz"}
 # Only formats whose decoders start no program and read no other file, so no PostScript.
 IMAGE_FORMATS = (
@@ -165,10 +164,34 @@ def read_samples(
     if not path.is_dir():
         yield from read_file(path, config, unreadable)
         return
-    suffixes = ARRAY_SUFFIXES if config.get("reads_arrays") else IMAGE_SUFFIXES
-    for file in sorted(path.rglob("*")):
+    files = find_files(path, config)
+    if not files:
+        message = f"{path}: this folder has no files that the network reads"
+        if config["table"]:
+            message = f"{path}: this is a folder; name CSV files"
+        print(make_printable(message), file=sys.stderr)
+    for file in files:
+        yield from read_file(file, config, unreadable)
+
+
+def find_files(folder: Path, config: dict[str, Any]) -> list[Path]:
+    """Return the images or numpy files in a folder and its subfolders; no files for a table."""
+    if config["table"]:
+        return []
+    suffixes = ARRAY_SUFFIXES if config.get("reads_arrays") else list_image_suffixes()
+    files = []
+    for file in sorted(folder.rglob("*")):
         if file.suffix.lower() in suffixes and file.is_file():
-            yield from read_file(file, config, unreadable)
+            files.append(file)
+    return files
+
+
+def list_image_suffixes() -> set[str]:
+    """Return the endings of the names of images, such as .png."""
+    from PIL import Image
+
+    suffixes = Image.registered_extensions()
+    return {suffix for suffix, name in suffixes.items() if name in IMAGE_FORMATS}
 
 
 def read_file(
@@ -202,7 +225,7 @@ def make_printable(text: str) -> str:
 def compute_probabilities(outputs: Array) -> Array:
     """Return the softmax over the classes; for a single output, the probabilities of no and yes."""
     if outputs.shape[-1] == 1:
-        yes = 1 / (1 + np.exp(-outputs))
+        yes = np.exp(-np.logaddexp(0, -outputs))
         return np.concatenate([1 - yes, yes], -1)
     exponentials = np.exp(outputs - outputs.max(-1, keepdims=True))
     return exponentials / exponentials.sum(-1, keepdims=True)

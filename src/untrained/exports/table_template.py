@@ -59,7 +59,7 @@ def read_table_config() -> dict[str, Any]:
         vocabularies = {position: arrays[position] for position in arrays.files}
     for position, column in enumerate(table["identifiers"]):
         column["vocabulary"] = vocabularies.get(str(position))
-    table["missing"] = {None, *table["missing"]}
+    table["missing"] = set(table["missing"])
     return table
 
 
@@ -178,11 +178,10 @@ def is_number(text: str, column_name: str) -> bool:
     if column_name in read_table_config()["timestamps"]:
         return parse_timestamp(text) is not None
     try:
-        float(replace_decimal_comma(text))
+        convert_to_float(replace_decimal_comma(text))
     except ValueError:
         return False
-    # Python reads 1_000 as a number, but training did not.
-    return "_" not in text
+    return True
 
 
 # ---------------------------------------------------------------------------------- encoding values
@@ -244,13 +243,20 @@ def encode_numbers(values: list[Any], column: dict[str, Any]) -> Array:
 
 def parse_number(value: Any) -> float:
     """Return a finite number, or NaN."""
-    if "_" in str(value):
-        return math.nan
     try:
-        number = float(value)
+        number = convert_to_float(value)
     except (TypeError, ValueError):
         return math.nan
     return number if math.isfinite(number) else math.nan
+
+
+def convert_to_float(value: Any) -> float:
+    """Convert a value to a number; raise TypeError or ValueError if training could not do so."""
+    text = str(value)
+    # Python reads 1_000, digits of other scripts and no-break spaces, but training did not.
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text!r} is not a number")
+    return float(value)
 
 
 def encode_identifiers(values: list[Any], column: dict[str, Any]) -> Array:
