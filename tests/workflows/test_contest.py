@@ -519,6 +519,32 @@ def test_the_fastest_networks_compete_if_all_are_too_slow(source, tmp_path, monk
     assert list_entrants(contest) == [entries[i].arch for i in (0, 1, 2, 5)]
 
 
+def test_a_choice_of_entries_that_was_stopped_begins_again(source, tmp_path, monkeypatch):
+    """The first session leaves entry 1 out; it saves that with the error of entry 2, and stops."""
+    entries, archs = make_entries(6)
+    fake_trainings(monkeypatch, dict.fromkeys(range(1, 20), 0.5))
+    timed: list[str] = []
+
+    def measure_step_seconds(subject, settings, part):
+        timed.append(subject.arch)
+        if subject.arch == entries[1].arch:
+            raise RuntimeError("no kernel")
+        if len(timed) == 3:
+            raise KeyboardInterrupt
+        return SLOW if len(timed) == 1 else 0.01
+
+    monkeypatch.setattr(contest_entrants, "measure_step_seconds", measure_step_seconds)
+    settings = make_settings(source, tmp_path, seconds=60.0)
+    with pytest.raises(Interrupted, match="before the first training"):
+        run_contest(entries, archs, settings)
+    resumed = run_contest(entries, archs, settings)
+    assert resumed is not None
+    # All others are fast now, and the one that failed is not timed again.
+    assert list_entrants(resumed) == [entries[i].arch for i in (0, 2, 3, 4, 5)]
+    assert timed[3:8] == list_entrants(resumed)
+    assert resumed.passed_over == 0
+
+
 @pytest.mark.parametrize("interrupt_after", [0, 1, 4])
 def test_a_resumed_contest_keeps_its_substitutes(source, tmp_path, monkeypatch, interrupt_after):
     accuracies = {number: 0.05 * number for number in range(1, 20)}

@@ -86,7 +86,8 @@ def choose_entrants(
 ) -> None:
     """Choose which entries are trained, if the time is limited.
 
-    A resumed contest keeps the entries that were chosen before.
+    A resumed contest keeps the entries that were chosen before. A choice that was stopped begins
+    again.
 
     Args:
         state: The contest. Entries that are not chosen get an error in it.
@@ -97,10 +98,23 @@ def choose_entrants(
     """
     if settings.seconds is None or state.has_chosen_entrants or state.has_results:
         return
+    _discard_unfinished_choice(state)
     samples = len(parts[TRAIN]) + len(parts[VAL])
     _EntrantSelection(state, settings, settings.seconds, samples, timer).run(substitutes)
     state.has_chosen_entrants = True
     state.save()
+
+
+def _discard_unfinished_choice(state: ContestState) -> None:
+    """Let all entries take part again that an earlier session left out before it was stopped.
+
+    How long their steps take was not saved, so they cannot be compared with the other entries.
+    """
+    for number in state.first_numbers:
+        if state.entries[number].is_left_out:
+            state.set_error(number, "")
+    state.passed_over = 0
+    state.replacements = 0
 
 
 @dataclass(frozen=True)
