@@ -189,6 +189,36 @@ def test_progress_is_reported_for_every_step(archs, tmp_path):
     assert {(event.stage, event.total) for event in events} == {("comparing", 2)}
 
 
+def test_the_winner_is_trained_on_data_from_the_folder_of_the_search(tmp_path, monkeypatch):
+    """The encoded table is written below the data root of the search, and nowhere else."""
+
+    def skip_boosting(source: Any, seconds: float | None) -> Any:
+        raise UsageError("not here")
+
+    monkeypatch.setattr(design_trials, "train_boosting", skip_boosting)
+    monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: ["logistic"])
+    monkeypatch.setattr(design_trials, "list_learning_rates", lambda recipe: [])
+    monkeypatch.setattr(TrainingTrials, "recipe", load_recipe("ctr(epochs=1)"))
+    monkeypatch.setenv("UNTRAINED_DATA", str(tmp_path / "default"))
+    rows = [f"{i % 2},{i % 7},{i % 5}" for i in range(300)]
+    (tmp_path / "table.csv").write_text("\n".join(["label,x,y", *rows]) + "\n")
+    result = search(
+        "mlp",
+        "params",
+        data=f"csv:{tmp_path / 'table.csv'}",
+        budget=1,
+        confirm=1,
+        workers=1,
+        run=tmp_path / "run",
+        data_root=tmp_path / "root",
+    )
+    assert result.confirmed is not None
+    trained = {entry.name for entry in result.confirmed.entries if not entry.error}
+    assert {"found", "logistic"} <= trained
+    assert (tmp_path / "root").is_dir()
+    assert not (tmp_path / "default").exists()
+
+
 def test_the_training_of_a_former_winner_is_moved_aside(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: [])
     (first,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
@@ -462,7 +492,7 @@ def test_latencies_of_another_device_are_unknown():
     values = measure_design("logistic", SOURCE.task, config, [])
     assert values == {"max_latency": None}
     text = describe_violation(values, config.limit_texts)
-    assert text == "whether it satisfies max_latency 10s is unknown"
+    assert text == "its value for --max-latency 10s is unknown"
 
 
 def test_the_lowest_validation_loss_wins_and_the_first_of_equal_ones(archs, tmp_path):

@@ -292,6 +292,7 @@ def _make_trials(config: ExperimentConfig, table: str, space: str, folder: Path)
         compute=config.compute,
         folder=folder,
         on_progress=config.on_progress,
+        data_root=config.data_root,
     )
 
 

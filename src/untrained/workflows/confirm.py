@@ -105,7 +105,14 @@ def confirm_ranking(
     # Training needs one network per pass.
     compute = replace(config.compute, networks_per_batch=1)
     trials = TrainingTrials(
-        space, config.data, source, config.seed, compute, run.folder, on_progress
+        space=space,
+        data=config.data,
+        source=source,
+        seed=config.seed,
+        compute=compute,
+        folder=run.folder,
+        on_progress=on_progress,
+        data_root=config.data_root,
     )
     short_training_seconds = None
     if seconds is not None:
@@ -215,7 +222,8 @@ def choose_groups(
         run: Its run folder.
 
     Returns:
-        Non-empty groups by name. The group of the proxy comes first.
+        Non-empty groups by name. The group of the proxy comes first. If the proxy is `params` or
+        `random`, there is no other group of this name.
     """
     ranked = [standing.arch for standing in ranking.standings]
     sizes = {}
@@ -231,11 +239,9 @@ def choose_groups(
     for arch in ranked:
         random_numbers[arch] = derive_seed("confirm", config.data, config.seed, arch.space, arch)
     random_order = sorted(ranked, key=lambda arch: random_numbers[arch])
-    groups = {
-        config.score_name: ranked[:count],
-        "params": largest_first[:count],
-        "random": sorted(random_order[:count], key=ranked.index),
-    }
+    groups = {config.score_name: ranked[:count]}
+    groups.setdefault("params", largest_first[:count])
+    groups.setdefault("random", sorted(random_order[:count], key=ranked.index))
     return {name: group for name, group in groups.items() if group}
 
 
@@ -260,7 +266,9 @@ def conclude_confirmation(
     trained_groups = []
     winner_groups = []
     for name, archs in groups.items():
-        about = _GROUP_TEXTS.get(name, "the best of the ranking")
+        about = "the best of the ranking"
+        if name != run.config.score_name:
+            about = _GROUP_TEXTS[name]
         arch_names = tuple(str(arch) for arch in archs)
         results = tuple(trainings.results.get(arch) for arch in archs)
         trained_groups.append(TrainedGroup(name, about, arch_names, results))

@@ -88,7 +88,8 @@ def describe_violation(values: Mapping[str, float | None], limit_texts: Mapping[
     limits = Limits.parse(**limit_texts)
     for name, value in values.items():
         if value is None:
-            return f"whether it satisfies {name} {limit_texts[name]} is unknown"
+            option = name.replace("_", "-")
+            return f"its value for --{option} {limit_texts[name]} is unknown"
         limit = getattr(limits, name)
         if name == "max_latency":
             is_violated = limit.is_exceeded_by(value)

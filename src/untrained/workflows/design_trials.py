@@ -84,6 +84,7 @@ class TrainingTrials:
         compute: Device and time limit.
         folder: Where results are kept.
         on_progress: Called before every training and at the end.
+        data_root: Folder that contains the data sets; None for the default.
     """
 
     space: str | Space
@@ -93,6 +94,7 @@ class TrainingTrials:
     compute: ComputeConfig
     folder: Path
     on_progress: ProgressCallback | None = None
+    data_root: str | Path | None = None
 
     @property
     def recipe(self) -> Recipe:
@@ -327,6 +329,7 @@ class TrainingTrials:
             "device": self.compute.device,
             "seed": self.seed,
             "on_progress": on_progress,
+            "data_root": self.data_root,
         }
         if seconds < inf:
             options["finish_in"] = max(0.0, seconds - (perf_counter() - start))
