@@ -235,7 +235,7 @@ def test_a_hand_designed_winner_is_exported(project, run_cli, monkeypatch, winne
     assert config["auc"] == training["auc"]
     readme = (project / "model" / "README.md").read_text()
     assert f"Architecture: `{winner}`." in readme
-    assert "This hand-designed network had a lower log loss on the validation data" in readme
+    assert f"The winner of this run is {winner}, a hand-designed network: trained" in readme
 
     # Training and export by hand deliver the same network.
     for command in (("train", "run"), ("export", "run", "--out", "again")):

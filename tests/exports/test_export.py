@@ -6,18 +6,23 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from torch import nn
 
 from tests.exports.networks import ReadsValues, ResNet, TokenNetwork, run_without_untrained
 from untrained.data import load_data
 from untrained.errors import UsageError
+from untrained.reports.confirmation_result import Confirmation, DesignResult
+from untrained.reports.group_comparison import TrainedGroup
 from untrained.seeds import derive_seed
-from untrained.spaces import load_space
+from untrained.spaces import load_space, space
+from untrained.types import Task
 from untrained.workflows.export import check_export, export
 from untrained.workflows.search import search
 from untrained.workflows.train import train
@@ -26,6 +31,8 @@ from untrained.workflows.train import train
 export_module = sys.modules["untrained.workflows.export"]
 SPACE = "nasbench201(channels=4,cells=1)"
 ARCH = "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|skip_connect~0|avg_pool_3x3~1|none~2|"
+# Its weights have the same names and shapes.
+OTHER = "|nor_conv_3x3~0|+|nor_conv_1x1~0|avg_pool_3x3~1|+|skip_connect~0|skip_connect~1|none~2|"
 FILES = {
     "model.py",
     "model.safetensors",
@@ -56,11 +63,19 @@ def no_onnx(monkeypatch) -> None:
     monkeypatch.setattr(export_module, "write_onnx", refuse)
 
 
-def build_original() -> nn.Module:
-    """Build the network of ARCH with the weights of its scores."""
+@space(task=Task("noise", (3, 8, 8), 10))
+def one_layer(choose: Any, task: Task, kernel: int = 3) -> nn.Module:
+    """A space that exists only in Python."""
+    choose("bias", (False, True))
+    layer = nn.Conv2d(3, 10, kernel)
+    return nn.Sequential(layer, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def build_original(arch_text: str = ARCH, seed: int = 0) -> nn.Module:
+    """Build a network with the weights of its scores."""
     space = load_space(SPACE)
-    arch = space.parse(ARCH)
-    torch.manual_seed(derive_seed("weights", SPACE, arch, 0))
+    arch = space.parse(arch_text)
+    torch.manual_seed(derive_seed("weights", SPACE, arch, seed))
     return space.build(arch, load_data("digits", space.task).task).eval()
 
 
@@ -182,8 +197,11 @@ def test_rows_of_numbers_are_predicted(tmp_path):
         network[0].bias.fill_(0.25)
     result = export(network, tmp_path / "table", input_shape=(3,), num_classes=1)
     assert result.missing == {}
+    readme = (result.folder / "README.md").read_text()
     # A module may be trained, so it is not called untrained.
-    assert not (result.folder / "README.md").read_text().startswith("**Untrained")
+    assert not readme.startswith("**Untrained")
+    assert "image" not in readme
+    assert "picture" not in readme
     (tmp_path / "rows.csv").write_text("a,b,c\n1,1,1\n2,-1,0\n1,2\n")
     # The last row has too few columns, so the program says that something is missing.
     predictions = run_predict(result.folder, str(tmp_path / "rows.csv"), code=1)
@@ -214,7 +232,9 @@ def test_onnx_takes_any_batch_size_if_the_network_reads_it(tmp_path):
 
 def test_run_folder_exports_its_winner_with_score_and_limits(tmp_path, no_onnx):
     run = tmp_path / "run"
-    searched = search(SPACE, "params", budget=4, run=run, workers=1, limits={"params": "1M"})
+    searched = search(
+        SPACE, "params", budget=4, run=run, workers=1, limits={"params": "1M"}, seed=5
+    )
     result = export(run, tmp_path / "out")
     best = searched.ranking.standings[0]
     assert (result.config["arch"], result.config["score"]["value"]) == (str(best.arch), best.score)
@@ -223,6 +243,69 @@ def test_run_folder_exports_its_winner_with_score_and_limits(tmp_path, no_onnx):
     assert f"params {best.score:.6g}" in readme
     assert "max_params 1M: this network has" in readme
     assert "untrained search" in readme
+    # The weights are those that the search scored.
+    expected = build_original(str(best.arch), seed=5).state_dict()
+    saved = load_file(result.folder / "model.safetensors")
+    assert torch.equal(saved["stem.0.weight"], expected["stem.0.weight"])
+
+
+def write_hand_designed_winner(folder: Path, error: str) -> None:
+    """Search on a table of numbers, and write that the network `linear` won.
+
+    Args:
+        folder: Folder for the table and the run.
+        error: Why the training of the best network of the search failed; empty if it did not.
+    """
+    rows = np.random.default_rng(0).normal(size=(40, 3)).round(3).tolist()
+    lines = [",".join(map(str, row)) for row in rows]
+    table = folder / "numbers.csv"
+    table.write_text("\n".join(["a,b,y", *lines]))
+    searched = search(
+        "mlp",
+        "params",
+        budget=1,
+        data=f"csv:{table}?label=y",
+        data_root=folder,
+        run=folder / "run",
+        workers=1,
+        confirm=0,
+    )
+    arch = str(searched.best)
+    found = DesignResult("found", val_loss=None if error else 0.7, error=error)
+    Confirmation(
+        best_arch=arch,
+        winner_result=50.0,
+        selected_by=("params",),
+        groups=(TrainedGroup("params", "", (arch,), (50.0,)),),
+        contrasts=(),
+        epochs=1,
+        samples=32,
+        data=searched.run.config.data,
+        seconds=1.0,
+        entries=(found, DesignResult("linear", val_loss=0.49)),
+        search_key=searched.run.search_key,
+        winning_design="linear",
+        task="regression",
+        label_std=1.0,
+    ).save(folder / "run")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        ("", "data, 0.7 instead of the 0.8367 of the best network that the search found.\n"),
+        (
+            "the training diverged",
+            "data, 0.7; the training of the best network that the search found failed.\n",
+        ),
+    ],
+)
+def test_readme_says_how_a_hand_designed_network_won(tmp_path, no_onnx, error, text):
+    """The RMSE is the square root of the loss."""
+    write_hand_designed_winner(tmp_path, error)
+    result = export(tmp_path / "run", tmp_path / "out", data_root=tmp_path)
+    assert result.config["arch"] == "linear"
+    assert text in (result.folder / "README.md").read_text()
 
 
 def write_training(folder: Path, **facts) -> nn.Module:
@@ -260,8 +343,6 @@ def test_training_provides_weights_classes_and_accuracy_without_data(tmp_path, n
     assert config["accuracy"] == 0.98765
     assert config["classes"][3] == "kind 3"
     assert (config["mean"], config["std"]) == ([0.1, 0.2, 0.3], [0.4, 0.5, 0.6])
-    from safetensors.torch import load_file
-
     saved = load_file(result.folder / "model.safetensors")
     assert all(torch.equal(saved[name], tensor) for name, tensor in network.state_dict().items())
     readme = (result.folder / "README.md").read_text()
@@ -291,6 +372,48 @@ def test_other_weights_have_no_accuracy(tmp_path, no_onnx):
         f"Unknown: the weights come from {tmp_path / 'other.pt'}"
         in (result.folder / "README.md").read_text()
     )
+
+
+def test_other_architecture_does_not_get_the_accuracy_of_a_training(tmp_path, no_onnx):
+    network = write_training(tmp_path / "run")
+    assert build_original(OTHER).state_dict().keys() == network.state_dict().keys()
+    weights = tmp_path / "run" / "model.pt"
+    same = export(ARCH, tmp_path / "same", space=SPACE, weights=weights)
+    assert same.config["accuracy"] == 0.98765
+    other = export(OTHER, tmp_path / "other", space=SPACE, weights=weights)
+    assert (other.config["accuracy"], other.config["trained"]) == (None, True)
+    readme = (other.folder / "README.md").read_text()
+    assert f"Unknown: the weights come from {weights}, without a test result." in readme
+    assert "untrained train it" not in readme
+
+
+def test_training_in_a_space_that_is_an_object_is_exported(tmp_path, no_onnx):
+    """The option of the space belongs to the trained network."""
+    trained_space = one_layer.with_options(kernel=1)
+    arch = trained_space.sample(seed=0)
+    done = train(arch, "digits", "quick(epochs=1)", space=trained_space, run=tmp_path / "run")
+    result = export(tmp_path / "run", tmp_path / "out", space=one_layer)
+    assert (result.config["space"], result.config["accuracy"]) == (
+        "one_layer(kernel=1)",
+        done.accuracy,
+    )
+
+
+def test_search_in_a_space_that_is_an_object_exports_its_winner(tmp_path, no_onnx):
+    result = search(
+        one_layer,
+        "params",
+        budget=2,
+        data="digits",
+        recipe="quick(epochs=1)",
+        export=tmp_path / "out",
+        run=tmp_path / "run",
+        workers=1,
+    )
+    assert result.training is not None
+    assert result.exported is not None
+    assert result.exported.config["arch"] == str(result.best)
+    assert result.exported.config["accuracy"] == result.training.accuracy
 
 
 def test_module_gets_the_facts_of_the_training_beside_its_weights(tmp_path, no_onnx):
@@ -393,6 +516,8 @@ def test_folder_that_is_not_an_export_is_unchanged(tmp_path):
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "three years"
     with pytest.raises(UsageError, match="is not a writable folder"):
         check_export(tmp_path / "file" / "out")
+    with pytest.raises(UsageError, match="is the root of the file system; choose another"):
+        check_export(Path("/"))
 
 
 def test_check_refuses_to_replace_the_run_folder(tmp_path):
@@ -428,6 +553,13 @@ def test_onnx_with_other_outputs_is_not_exported(tmp_path, monkeypatch):
         "model.onnx": "its outputs differ from torch by 0.0002, more than 0.0001"
     }
     assert not (result.folder / "model.onnx").exists()
+
+
+def test_onnx_without_finite_outputs_is_not_exported(tmp_path, monkeypatch):
+    disagreements = iter([0.0, math.nan])
+    monkeypatch.setattr(export_module, "measure_disagreement", lambda *_: next(disagreements))
+    result = export(nn.Sequential(nn.Linear(3, 2)), tmp_path / "out", input_shape=(3,))
+    assert result.missing == {"model.onnx": "its outputs are not finite"}
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime", "safetensors"])

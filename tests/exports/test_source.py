@@ -226,6 +226,13 @@ def test_source_with_other_outputs_is_refused(monkeypatch):
         write_source(ResNet(), make_input_function(PIXELS), "A network.")
 
 
+def test_network_without_finite_outputs_is_refused():
+    network = nn.Sequential(nn.Linear(3, 2))
+    nn.init.constant_(network[0].bias, float("nan"))
+    with pytest.raises(UsageError, match="Sequential: its outputs are not finite"):
+        write_source(network, make_input_function((3,)), "A network.")
+
+
 def test_network_and_random_state_are_unchanged():
     network = Attention().train()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}

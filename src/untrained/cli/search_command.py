@@ -389,6 +389,7 @@ def search(
         export_winner(
             run=result.run.folder,
             out=export,
+            space=result.run.config.space,
             recipe=recipe,
             device=device,
             data_root=data_root,

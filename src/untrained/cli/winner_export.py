@@ -6,6 +6,7 @@ from pathlib import Path
 def export_winner(
     run: Path,
     out: Path,
+    space: str,
     recipe: str | None,
     device: str,
     data_root: Path | None,
@@ -18,6 +19,7 @@ def export_winner(
     Args:
         run: Run folder of the search.
         out: Folder to export to.
+        space: Name of the space of the search.
         recipe: Recipe of the training; None for the default.
         device: Device of the training.
         data_root: Folder that contains the data sets; None for the default.
@@ -38,7 +40,7 @@ def export_winner(
         train_winner,
     )
 
-    options = WinnerExportOptions(run, out, recipe, device, data_root, seconds, refit)
+    options = WinnerExportOptions(run, out, space, recipe, device, data_root, seconds, refit)
     with reserve_stdout(as_json), finish_announced_report(run):
         with show_training_progress(as_json) as on_progress:
             training = train_winner(options, on_progress)

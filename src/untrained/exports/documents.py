@@ -498,11 +498,7 @@ def _describe_origin(subject: ExportSubject) -> str:
         command = _describe_search(subject.run)
         lines.append(f"Search: {command}. Score: {score['proxy']} {score['value']:.6g}.")
     elif subject.run is not None:
-        lines.append(
-            f"Search: {_describe_search(subject.run)}. This hand-designed network had a lower "
-            f"{subject.task.kind.loss_title} on the validation data than the best network that the "
-            "search found."
-        )
+        lines.append(f"Search: {_describe_search(subject.run)}. {subject.verdict}.")
     command = subject.training.get("command", "")
     if command:
         lines.append(f"Training: `{command}`.")

@@ -93,7 +93,7 @@ def check_source(
     """Compare the outputs of the generated network with those of the original, bit for bit.
 
     Raises:
-        SourceError: An output differs.
+        SourceError: An output differs, or is not finite.
     """
     generated = build_from_source(source)
     # Batch sizes that were not traced. Batch norm cannot train on a single sample.
@@ -106,6 +106,8 @@ def check_source(
         for expected_output, output in zip(expected, outputs, strict=True):
             if not torch.equal(expected_output, output):
                 reason = "the generated network has different outputs"
+                if not expected_output.isfinite().all():
+                    reason = "its outputs are not finite"
                 raise SourceError(_describe_failure(network, reason))
 
 

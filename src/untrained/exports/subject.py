@@ -32,6 +32,8 @@ class ExportSubject:
         training: The content of `train.json`; empty without a training.
         run: The run folder that it comes from.
         standing: Its place in the ranking of the run.
+        verdict: How this hand-designed network won in the run, without a full stop; empty for any
+            other network.
     """
 
     arch: str
@@ -48,6 +50,7 @@ class ExportSubject:
     training: dict[str, Any] = field(default_factory=dict)
     run: RunFolder | None = None
     standing: Standing | None = None
+    verdict: str = ""
 
     @property
     def is_trained(self) -> bool:

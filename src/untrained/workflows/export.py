@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -151,6 +152,8 @@ def check_export(out: Path, run: Path | None = None) -> Path:
     for package in PACKAGES:
         import_extra(package)
     folder = out.resolve()
+    if folder.parent == folder:
+        raise UsageError(f"{out} is the root of the file system; choose another folder")
     existing_parent = next(parent for parent in folder.parents if parent.exists())
     if not existing_parent.is_dir() or not os.access(existing_parent, os.W_OK):
         raise UsageError(
@@ -247,18 +250,22 @@ def _write_onnx_file(
     try:
         opset = write_onnx(network, subject.make_inputs(2), path, dynamic_batch=True)
         run_onnx = open_onnx(path, timer.threads)
-        disagreement = max(
-            measure_disagreement(subject.network, run_onnx, subject.make_inputs(1)),
-            measure_disagreement(subject.network, run_onnx, subject.make_inputs(5)),
-        )
+        disagreements = []
+        for samples in (1, 5):
+            inputs = subject.make_inputs(samples)
+            disagreements.append(measure_disagreement(subject.network, run_onnx, inputs))
     except Exception as error:
         # torch's exporter and ONNX Runtime raise exceptions of any type.
         path.unlink(missing_ok=True)
         return replace(facts, onnx_failure=_get_first_line(error))
+    # `max` of numpy returns NaN if there is one, and that of Python may not.
+    disagreement = float(np.max(disagreements))
     # `not <=` instead of `>`, so that a disagreement of NaN is refused too.
     if not disagreement <= TOLERANCE:
         path.unlink()
         failure = f"its outputs differ from torch by {disagreement:.1g}, more than {TOLERANCE:g}"
+        if np.isnan(disagreement):
+            failure = "its outputs are not finite"
         return replace(facts, onnx_failure=failure)
     latency = timer.time_function(partial(run_onnx, subject.make_inputs(1)))
     return replace(facts, opset=opset, disagreement=disagreement, latency=latency)

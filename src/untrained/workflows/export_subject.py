@@ -22,6 +22,7 @@ from untrained.names import fingerprint_user_code, is_reference, parse_call, req
 from untrained.onnx_files import import_extra
 from untrained.probe.guard import random_state
 from untrained.readers.json_file import parse_json
+from untrained.reports.confirmation_result import Confirmation
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Standing
 from untrained.runs.winner import choose_trusted_space, read_winner
@@ -59,6 +60,8 @@ class _Request:
         training: The content of `train.json` in the folder; empty without a training.
         run: The run in the folder.
         standing: The row of the winner in the ranking of the run; None for a hand-designed one.
+        seed: The seed of the run.
+        verdict: How a hand-designed network won, without a full stop; empty for any other network.
     """
 
     network: Any
@@ -69,6 +72,8 @@ class _Request:
     training: dict[str, Any]
     run: RunFolder | None = None
     standing: Standing | None = None
+    seed: int = 0
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,7 @@ def resolve_export_subject(
         )
         data_facts = _find_data_facts(source, request.data)
 
-    model = _build_network(subject, data_facts.task)
+    model = _build_network(subject, data_facts.task, request.seed)
     weights_file = None
     if weights is not None:
         weights_file = Path(weights)
@@ -163,6 +168,7 @@ def resolve_export_subject(
         training=weights_training if is_same_network else {},
         run=request.run,
         standing=request.standing,
+        verdict=request.verdict,
     )
 
 
@@ -220,6 +226,8 @@ def _read_folder(
             folder=folder,
             training=training,
             run=run,
+            seed=winner.seed,
+            verdict=_read_verdict(run),
         )
     run_space = choose_trusted_space(winner, folder, space, f"untrained export {folder}")
     arch = winner.arch
@@ -236,7 +244,15 @@ def _read_folder(
         training=training,
         run=run,
         standing=winner.standing,
+        seed=winner.seed,
     )
+
+
+def _read_verdict(run: RunFolder) -> str:
+    """Return how a hand-designed network won in a run, without a full stop."""
+    confirmation = Confirmation.read(run)
+    assert confirmation is not None  # it names the winner
+    return confirmation.winner_text
 
 
 def _choose_space_of_training(
@@ -264,10 +280,14 @@ def _choose_space_of_training(
         _check_factory_of_training(key["arch"], code, folder)
         return ""
     base, options = parse_call(space)
+    if isinstance(named_space, Space):
+        # A space that is a Python object cannot be loaded by its name, so the object is returned.
+        if is_reference(base) or parse_call(named_space.name)[0] == base:
+            # The options of the training belong to the network.
+            return named_space.with_options(**options) if options else named_space
+        return space
     if not is_reference(base):
         return space
-    if isinstance(named_space, Space):
-        return named_space
     named_base = parse_call(named_space)[0]
     if is_reference(named_base):
         if not options:
@@ -290,7 +310,10 @@ def _check_factory_of_training(arch: str, code: str | None, folder: Path) -> Non
 
 
 def _is_training_of(key: dict[str, Any], subject: Subject, space: str | Space) -> bool:
-    """Return whether the trained network and this one are built by the same code."""
+    """Return whether a training is one of this architecture, built by the same code."""
+    # The name of a module or a factory does not identify its architecture, but its code does.
+    if subject.arch.space not in ("module", "factory") and key["arch"] != str(subject.arch):
+        return False
     code: str = key.get("code", "")
     if not code or subject.arch.space in ("module", "timm"):
         return True
@@ -399,9 +422,9 @@ def _flatten(values: Any) -> tuple[float, ...]:
 # ------------------------------------------------------------------------------ network and weights
 
 
-def _build_network(subject: Subject, task: Task) -> nn.Module:
+def _build_network(subject: Subject, task: Task, seed: int) -> nn.Module:
     """Build the network with the weights that it is scored with; copy a module with its weights."""
-    with random_state(derive_seed("weights", subject.arch.space, subject.arch, 0)):
+    with random_state(derive_seed("weights", subject.arch.space, subject.arch, seed)):
         network = subject.build(task)
     if subject.arch.space == "module":
         network = deepcopy(network)

@@ -379,6 +379,7 @@ def search(
     export_options = WinnerExportOptions(
         run=result.run.folder,
         out=out,
+        space=result.run.config.space if space_object is None else space_object,
         recipe=recipe,
         device=config.compute.device,
         data_root=config.data_root,

@@ -9,6 +9,7 @@ from shlex import quote
 from untrained.data import DataSource
 from untrained.errors import Interrupted
 from untrained.progress import ProgressCallback
+from untrained.spaces import Space
 from untrained.training import recipes
 from untrained.training.folder import move_training_aside, read_training_key
 from untrained.training.result import AnotherTrainingError, TrainingResult
@@ -27,6 +28,7 @@ class WinnerExportOptions:
     Attributes:
         run: Run folder of the search.
         out: Folder to export to.
+        space: The space of the search, or its name.
         recipe: Recipe of the training; None for the default.
         device: Device of the training.
         data_root: Folder that contains the data sets; None for the default.
@@ -37,6 +39,7 @@ class WinnerExportOptions:
 
     run: Path
     out: Path
+    space: str | Space
     recipe: str | None
     device: str
     data_root: str | Path | None = None
@@ -121,6 +124,7 @@ def _train_winner(
         return train_network(
             run,
             data=options.source,
+            space=options.space,
             recipe=plan.recipe,
             refit=plan.refit,
             start=plan.start,
@@ -168,7 +172,9 @@ def export_trained_winner(options: WinnerExportOptions) -> ExportResult:
     """
     write_report(options.run)
     try:
-        return export_network(options.run, options.out, data_root=options.data_root)
+        return export_network(
+            options.run, options.out, space=options.space, data_root=options.data_root
+        )
     except KeyboardInterrupt:
         command = f"untrained export {quote(str(options.run))} --out {quote(str(options.out))}"
         raise Interrupted(
