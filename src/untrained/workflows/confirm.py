@@ -8,8 +8,8 @@ validation part, searched or hand-designed, becomes the winner of the run. A han
 that violates a limit of the search cannot win. Gradient boosting of decision trees is compared with
 the winner, but cannot win, because an export needs a network.
 
-On images, and on arrays with classes, a contest takes the place of the confirmation (`contest.py`).
-Arrays that are no rows of a table have no hand-designed networks and no gradient boosting.
+On images, and on arrays whose samples are not rows, a contest takes the place of the confirmation
+(`contest.py`).
 
 A few trainings per group can only refute a proxy or show a large gain, and the report says so.
 """
@@ -145,9 +145,6 @@ def confirm_ranking(
     )
     # Save before gradient boosting, which cannot change the winner.
     confirmation.save(run.folder)
-    if not source.is_table:
-        # Gradient boosting reads rows of a table.
-        return replace(confirmation, seconds=perf_counter() - start).save(run.folder)
     boosting_seconds = None
     if seconds is not None:
         boosting_seconds = max(0.0, seconds - (perf_counter() - start))

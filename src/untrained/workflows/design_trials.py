@@ -166,9 +166,7 @@ class TrainingTrials:
         """
         deadline = _get_deadline(seconds)
         if designs is None:
-            designs = []
-            if self.source.is_table:
-                designs = list_ctr_designs(self.source.task)
+            designs = list_ctr_designs(self.source.task)
         names = [BEST_OF_SEARCH, *designs]
         outcomes: dict[str, TrainingResult | str] = {}
 
