@@ -14,7 +14,7 @@ from untrained import Arch, Task, export, report, search, train
 from untrained.config import ComputeConfig, SearchConfig
 from untrained.data import load_data
 from untrained.data.tables.source import TablePart
-from untrained.errors import Interrupted, UsageError
+from untrained.errors import Interrupted, Unscorable, UsageError
 from untrained.reports.confirmation_result import Confirmation, DesignResult, describe_comparison
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import read_winner
@@ -193,7 +193,7 @@ def test_the_winner_is_trained_on_data_from_the_folder_of_the_search(tmp_path, m
     """The encoded table is written below the data root of the search, and nowhere else."""
 
     def skip_boosting(source: Any, seconds: float | None) -> Any:
-        raise UsageError("not here")
+        raise Unscorable("unsupported", "not in this test")
 
     monkeypatch.setattr(design_trials, "train_boosting", skip_boosting)
     monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: ["logistic"])
