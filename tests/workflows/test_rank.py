@@ -2,6 +2,7 @@
 
 import sys
 from math import sqrt
+from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import dedent
 from types import ModuleType, SimpleNamespace
@@ -151,6 +152,56 @@ def test_a_file_without_networks_is_refused(tmp_path):
         rank([str(tmp_path / "empty.py")])
     with pytest.raises(UsageError, match="there is no file"):
         rank([str(tmp_path / "absent.py")])
+
+
+def test_the_arguments_may_be_single_objects_as_for_score(models_file):
+    expected = rank([models_file], ["params"], "noise", input_shape=(3, 2, 2)).rows()
+    file = Path(models_file)
+    for networks in (file, [file]):
+        rows = rank(networks, "params", "noise", input_shape=(3, 2, 2)).rows()
+        assert [row["params"] for row in rows] == [row["params"] for row in expected]
+
+
+@pytest.mark.parametrize(
+    ("networks", "proxies", "options", "message"),
+    [
+        ([], ["params"], {}, "there is nothing to rank: give modules, architectures, or 'file.py'"),
+        (5, ["params"], {}, "give a module, an architecture, or"),
+        ([nn.Linear(3, 2)], 5, {}, "proxies is 5; give names, such as"),
+        ([nn.Linear(3, 2)], [], {}, "name at least one proxy"),
+        ([nn.Linear(3, 2)], ["params"], {"seed": 3}, "no option of rank is called 'seed'"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_one_line(networks, proxies, options, message):
+    with pytest.raises(UsageError, match=message):
+        rank(networks, proxies, **options)
+
+
+def test_the_error_of_a_function_is_shown_if_all_functions_fail(tmp_path):
+    file = tmp_path / "bad.py"
+    file.write_text("def net():\n    raise ValueError('no gpu')\n")
+    with pytest.raises(UsageError, match=r"bad.py:net raised ValueError: no gpu$"):
+        rank(str(file), ["params"])
+
+
+def test_a_baseline_that_is_also_named_is_scored_once(models_file):
+    names = [f"{models_file}:small", f"{models_file}:large"]
+    ranking = rank(names, [load_proxy("params")], "noise", input_shape=(3, 2, 2))
+    assert [proxy.label for proxy in ranking.proxies] == ["params", "flops"]
+    assert len(ranking.records) == 4
+    assert [row["low"] for row in ranking.rows()] == [None, None]
+
+
+def test_a_partial_without_a_signature_is_no_factory(tmp_path):
+    file = tmp_path / "partials.py"
+    file.write_text(
+        "from functools import partial\n"
+        "from torch import nn\n"
+        "options = partial(dict, a=1)\n"
+        "net = partial(nn.Linear, 12, 4)\n"
+    )
+    rows = rank(str(file), ["params"], "noise", input_shape=(12,)).rows()
+    assert [(row["arch"], row["params"]) for row in rows] == [(f"{file}:net", 12 * 4 + 4)]
 
 
 # -------------------------------------------------------------------------------------- consensus

@@ -18,6 +18,7 @@ import numpy as np
 from torch import nn
 
 from untrained.config import DEFAULT_PROXY
+from untrained.engine.worker import index_proxies
 from untrained.errors import UsageError
 from untrained.formatting import format_count
 from untrained.names import load_public_objects
@@ -27,11 +28,18 @@ from untrained.runs.aggregates import fit_to_first_candidates
 from untrained.runs.ranking import CONFIDENCE, Ranking, rank_records
 from untrained.runs.reference import FittedAggregate, describe_consensus
 from untrained.types import Arch, Record
-from untrained.workflows.score import ScoreOptions, score_networks
+from untrained.workflows.arguments import check_option_names
+from untrained.workflows.score import (
+    Proxies,
+    ScoreOptions,
+    list_networks,
+    load_proxies,
+    score_networks,
+)
+from untrained.workflows.scoring_plan import BASELINES
 from untrained.workflows.subject import Network
 from untrained.workflows.timm_models import is_timm_name, list_timm_models
 
-BASELINES = ("params", "flops")
 # Functions with these names run a script; they are not factories.
 _SCRIPT_FUNCTIONS = ("main",)
 
@@ -203,8 +211,8 @@ def _resample_members(
 
 
 def rank(
-    networks: Network | Sequence[Network],
-    proxies: Sequence[str | Proxy] = (DEFAULT_PROXY,),
+    networks: Network | Path | Sequence[Network | Path],
+    proxies: Proxies = (DEFAULT_PROXY,),
     data: object = None,
     **options: Unpack[ScoreOptions],
 ) -> ModelRanking:
@@ -226,8 +234,8 @@ def rank(
         worse than the best.
 
     Raises:
-        UsageError: There is no network in the files, or only one for a proxy that compares
-            networks.
+        UsageError: An argument is invalid, there is no network in the files, or only one for a
+            proxy that compares networks.
 
     Example:
         >>> from torch import nn
@@ -239,11 +247,19 @@ def rank(
         >>> [row["params"] for row in ranking.rows()]
         [1700.0, 428.0, 110.0]
     """
-    names: list[Network] = []
+    check_option_names(rank, options, ScoreOptions.__annotations__)
+    baselines = [load_proxy(name) for name in BASELINES]
+    # A baseline that the user also named is scored once.
+    proxies_by_measure = index_proxies([*load_proxies(proxies), *baselines])
+    loaded_proxies = tuple(proxies_by_measure.values())
+    listed_networks = list_networks(networks)
+    if not listed_networks:
+        raise UsageError("there is nothing to rank: give modules, architectures, or 'file.py'")
+    names: list[Any] = []
     factory_errors: list[tuple[str, str]] = []
-    if isinstance(networks, nn.Module | Arch | str):
-        networks = [networks]
-    for network in networks:
+    for network in listed_networks:
+        if isinstance(network, Path):
+            network = str(network)
         if not isinstance(network, str):
             names.append(network)
         elif is_timm_name(network):
@@ -254,14 +270,14 @@ def rank(
             factory_errors += errors
         else:
             names.append(network)
+    if not names and factory_errors:
+        name, error = factory_errors[0]
+        raise UsageError(f"no function makes a network; {name} raised {error}")
     if not names:
-        files = ", ".join(str(network) for network in networks)
+        files = ", ".join(str(network) for network in listed_networks)
         raise UsageError(
             f"no function in {files} makes a network; write functions that return an nn.Module"
         )
-    # A baseline that the user also named is scored once.
-    distinct_proxies = dict.fromkeys((*proxies, *BASELINES))
-    loaded_proxies = tuple(load_proxy(proxy) for proxy in distinct_proxies)
     records = score_networks(names, loaded_proxies, data, **options)
     return ModelRanking(loaded_proxies, tuple(records), tuple(factory_errors))
 
@@ -297,7 +313,12 @@ def _is_factory(member: object) -> TypeGuard[Callable[[], object]]:
     is_function = isinstance(member, FunctionType | partial)
     if not callable(member) or not (is_function or is_module_class):
         return False
-    for parameter in signature(member).parameters.values():
+    try:
+        parameters = signature(member).parameters.values()
+    except ValueError:
+        # A partial of a builtin function may have no signature.
+        return False
+    for parameter in parameters:
         is_variadic = parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         if parameter.default is Parameter.empty and not is_variadic:
             return False

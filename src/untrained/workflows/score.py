@@ -169,7 +169,7 @@ def _score_each_network(
     """Return the records of each network, and the records of aggregates over all networks."""
     if isinstance(data, nn.Module):
         raise UsageError("the network comes first and the data second: score(model, inputs)")
-    loaded_proxies = _load_proxies(proxies)
+    loaded_proxies = load_proxies(proxies)
     seeds = parse_count(seeds, "seeds")
     device = check_device(device)
     if num_classes is not None:
@@ -177,7 +177,7 @@ def _score_each_network(
     if input_shape is not None:
         input_shape = parse_shape(input_shape)
     subjects = []
-    for network in _list_networks(networks):
+    for network in list_networks(networks):
         # A warm-up must not train the user's own module.
         subjects.append(load_subject(network, space, device, copy_module=bool(warm_up)))
     if not subjects:
@@ -240,7 +240,12 @@ def number_duplicates(archs: Sequence[Arch]) -> list[Arch]:
     return numbered_archs
 
 
-def _load_proxies(proxies: object) -> list[Proxy]:
+def load_proxies(proxies: object) -> list[Proxy]:
+    """Load a proxy or several proxies.
+
+    Raises:
+        UsageError: There is none, one is unknown, or the argument is something else.
+    """
     if isinstance(proxies, str | Proxy):
         proxies = [proxies]
     if not isinstance(proxies, Iterable):
@@ -249,18 +254,23 @@ def _load_proxies(proxies: object) -> list[Proxy]:
         )
     loaded = [load_proxy(proxy) for proxy in proxies]
     if not loaded:
-        raise UsageError("score needs at least one proxy, such as dextr")
+        raise UsageError("name at least one proxy, such as dextr")
     return loaded
 
 
-def _list_networks(networks: object) -> Iterable[object]:
-    if isinstance(networks, nn.Module | Arch | str):
+def list_networks(networks: object) -> list[object]:
+    """Return a network or several networks as a list.
+
+    Raises:
+        UsageError: The argument is neither a network nor a list.
+    """
+    if isinstance(networks, nn.Module | Arch | str | Path):
         return [networks]
     if is_samples(networks):
         raise unknown_network_error(networks)
     if not isinstance(networks, Iterable):
         raise unknown_network_error(networks)
-    return networks
+    return list(networks)
 
 
 def _open_store(store: "str | Path | Store | None") -> AbstractContextManager[Store | None]:
