@@ -12,6 +12,7 @@ from untrained.cli.terminal.data_card import show_card_summary
 from untrained.config import SearchConfig
 from untrained.data import SOURCES
 from untrained.data.pictures.card import limit_input_size
+from untrained.errors import UsageError
 from untrained.runs.folder import RunFolder
 from untrained.workflows.search_setup import choose_space, prepare_search
 
@@ -53,6 +54,40 @@ def test_the_run_folder_holds_the_name_of_the_space(tmp_path):
 def test_a_space_that_the_user_names_is_kept():
     config = SearchConfig("nasrec_small(blocks=1)", "params", data="clicks:rows=200")
     assert prepare_search(config).config.space == "nasrec_small(blocks=1)"
+
+
+def write_numbers(folder: Path) -> str:
+    """Write a table without identifiers, and return the data's name."""
+    rows = [f"{i % 2},{i % 7}.5,{i % 5}.25" for i in range(100)]
+    (folder / "numbers.csv").write_text("\n".join(["label,x,y", *rows]) + "\n")
+    return f"csv:{folder / 'numbers.csv'}"
+
+
+def test_auto_and_a_validation_are_about_the_space_of_a_table_of_numbers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = {"data": write_numbers(tmp_path), "data_root": tmp_path}
+    assert prepare_search(SearchConfig(proxy="params", **options)).config.space == "mlp"
+    with pytest.raises(UsageError, match="untrained calibrate --space mlp "):
+        prepare_search(SearchConfig(proxy="auto", **options))
+    validated = SearchConfig(
+        proxy="params", strategy="best_of_pool", validate="table:accuracy", **options
+    )
+    with pytest.raises(UsageError, match="there is no table of known results for mlp"):
+        prepare_search(validated)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strategy": "annealing"}, "no strategy is called 'annealing'"),
+        ({"proxy": "parms"}, "no proxy is called 'parms'"),
+        ({"strategy": "random", "validate": "table:x"}, "--validate is for the strategies"),
+    ],
+)
+def test_wrong_names_are_refused_before_a_table_is_read(tmp_path, options, message):
+    config = SearchConfig(data=f"csv:{tmp_path / 'absent.csv'}", **options)
+    with pytest.raises(UsageError, match=message):
+        prepare_search(config)
 
 
 def test_the_help_names_the_default_spaces(monkeypatch, capsys):

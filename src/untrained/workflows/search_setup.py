@@ -10,7 +10,7 @@ from untrained.engine import SeedBatches
 from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
 from untrained.progress import ProgressCallback
-from untrained.proxies import Proxy
+from untrained.proxies import Proxy, load_proxy
 from untrained.runs.folder import PICTURE_SOURCES
 from untrained.seeds import make_generator
 from untrained.spaces import Space, fingerprint_space, load_space
@@ -35,7 +35,8 @@ from untrained.workflows.search_checks import (
 from untrained.workflows.search_stages import SearchStages
 from untrained.workflows.validation import Validation
 
-# The default space for tables in which all columns are numbers.
+# The default space for tables, and for those in which all columns are numbers.
+TABLE_SPACE = "nasrec_small"
 NUMBERS_SPACE = "mlp"
 # Data sources whose samples are rows of a table.
 TABLE_SOURCES = ("csv", "parquet", "criteo", "avazu", "kdd2012", "frappe", "clicks")
@@ -130,33 +131,26 @@ def prepare_search(
     """
     device = parse_device_name(config.compute.device)
     compute = replace(config.compute, device=device)
+    check_proxy_argument(config.proxy)
+    _check_latency_device(config)
+    strategy_spec = StrategySpec.parse(config.strategy)
+    check_strategy(strategy_spec, config)
     is_default_space = config.space == DEFAULT_SPACE
     if is_default_space:
-        space_name = _choose_space_of_arrays(config, samples, source) or choose_space(config.data)
-        config = replace(config, space=space_name)
+        if proxy is None and not is_auto(config.proxy):
+            # Choosing a space may read a large table. Report a wrong name before that.
+            load_proxy(config.proxy)
+        config = replace(config, space=_choose_default_space(config, samples, source))
     named_space: str | Space = config.space
     if space is not None:
         named_space = space
     check_space_argument(named_space)
-    check_proxy_argument(config.proxy)
     loaded_space = load_space(named_space)
-    _check_latency_device(config)
     if is_auto(config.proxy):
         recommended = read_recommended_proxy(config.space, config.data, config.proxy)
         config = replace(config, proxy=recommended)
     budget = Budget(config.budget, scoring_seconds, config.stable, config.top)
-    strategy_spec = StrategySpec.parse(config.strategy)
     plan = _plan_scoring(config, strategy_spec, proxy or config.proxy, budget)
-
-    if is_default_space and _lacks_identifiers(config, loaded_space):
-        return prepare_search(
-            replace(config, space=NUMBERS_SPACE),
-            on_progress,
-            proxy=proxy,
-            source=source,
-            on_data=on_data,
-            scoring_seconds=scoring_seconds,
-        )
     has_named_data = samples is None and source is None
     if is_default_space and config.input_size is None and has_named_data:
         config = replace(config, input_size=_propose_input_size(config, loaded_space))
@@ -217,7 +211,7 @@ def choose_space(data: str) -> str:
 
     This is `convnet`, for pictures of any size, if the pictures are the user's own, `nasrec_small`
     for tables, and `nasbench201` for everything else. Whether all columns of a table are numbers is
-    known only after the table is read; `prepare_search` then uses `mlp` instead.
+    known only after the table is read; `_choose_default_space` then returns `mlp` instead.
 
     Args:
         data: Name of the data, such as "folder:./photos".
@@ -226,7 +220,7 @@ def choose_space(data: str) -> str:
     if kind in PICTURE_SOURCES:
         return "convnet"
     if kind in TABLE_SOURCES:
-        return "nasrec_small"
+        return TABLE_SPACE
     return "nasbench201"
 
 
@@ -251,7 +245,6 @@ def _plan_scoring(
     config: SearchConfig, strategy: StrategySpec, proxy: str | Proxy, budget: Budget
 ) -> ScoringPlan:
     """Load the proxies, and refuse what does not suit the strategy or the budget."""
-    check_strategy(strategy, config)
     proxy = choose_proxy(strategy, proxy)
     validation = None
     if config.validate:
@@ -262,6 +255,23 @@ def _plan_scoring(
     plan = make_scoring_plan(proxy, config.also, screening, validation, strategy.pool_proxy_names)
     check_plan(strategy, plan, budget)
     return plan
+
+
+def _choose_default_space(
+    config: SearchConfig, samples: Samples | None, source: DataSource | None
+) -> str:
+    """Return the name of the default space; for a table of numbers only, that which reads them."""
+    space_of_arrays = _choose_space_of_arrays(config, samples, source)
+    if space_of_arrays:
+        return space_of_arrays
+    space_name = choose_space(config.data)
+    if space_name != TABLE_SPACE:
+        return space_name
+    if source is None:
+        source = load_data(config.data, load_space(space_name).task, config.data_root)
+    if not source.task.vocabularies:
+        return NUMBERS_SPACE
+    return space_name
 
 
 def _choose_space_of_arrays(
@@ -281,13 +291,6 @@ def _choose_space_of_arrays(
         return NUMBERS_SPACE
     # Images that networks are trained on are treated like the user's pictures in files.
     return "convnet" if source is not None else ""
-
-
-def _lacks_identifiers(config: SearchConfig, space: Space) -> bool:
-    """Whether the data are a table of numbers only, which the default space cannot read."""
-    if choose_space(config.data) != "nasrec_small":
-        return False
-    return not load_data(config.data, space.task, config.data_root).task.vocabularies
 
 
 def _propose_input_size(config: SearchConfig, space: Space) -> int | None:
