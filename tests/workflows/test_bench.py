@@ -1,6 +1,7 @@
 """`bench` compares proxies with tables of known results."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from untrained.workflows.bench import (
     load_proxies_and_baselines,
     parse_requested_proxies,
 )
+from untrained.workflows.ground_truth import GroundTruth
 from untrained.workflows.ground_truth import load_ground_truth as load_ground_truth
 
 pytestmark = pytest.mark.data
@@ -267,6 +269,46 @@ def test_missing_data_are_replaced_with_a_note(load_table, data_root, tmp_path):
     assert json.loads(Path(tmp_path, "benchmark.json").read_text())["settings"]["data"] == "digits"
 
 
+def test_damaged_data_are_replaced_with_a_note_that_says_so(load_table, data_root, tmp_path):
+    load_table("nasbench201")
+    # The tables are under the same root as the data.
+    root = tmp_path / "root"
+    shutil.copytree(data_root, root)
+    folder = root / "cifar-10-batches-bin"
+    folder.mkdir()
+    for number in range(1, 6):
+        (folder / f"data_batch_{number}.bin").write_bytes(b"short")
+    result = bench("nasbench201", "params", samples=3, run=tmp_path / "run", data_root=root)
+    (note,) = [note for note in result.notes if "Networks see" in note]
+    assert note.startswith("Networks see digits, since cifar10 cannot be loaded: ")
+    assert "data_batch_1.bin" in note
+
+
+def test_spaces_with_options_have_a_folder_of_their_own(
+    load_table, data_root, tmp_path, monkeypatch
+):
+    load_table("nasbench201")
+    monkeypatch.chdir(tmp_path)
+    options = {"samples": 3, "data": "noise", "data_root": data_root, "workers": 1}
+    folders = []
+    for space in ("nasbench201", "nasbench201(channels=4)"):
+        folders.append(bench(space, "params", **options).folder)
+    assert folders == [
+        "runs/bench-nasbench201-cifar10_test_200-noise",
+        "runs/bench-nasbench201_channels_4-nasbench201-cifar10_test_200-noise",
+    ]
+
+
+def test_data_at_a_path_are_named(load_table, data_root, tmp_path):
+    load_table("nasbench201")
+    path = tmp_path / "images.npz"
+    np.savez(path, x=np.zeros((20, 32, 32, 3), np.uint8), y=np.arange(20) % 2)
+    result = bench(
+        "nasbench201", "params", samples=3, data=path, run=tmp_path / "run", data_root=data_root
+    )
+    assert result.settings["data"] == f"npz:{path}"
+
+
 def test_networks_can_be_scored_on_smaller_images(load_table, data_root, tmp_path):
     load_table("accel_nasbench")
     result = bench(
@@ -291,3 +333,22 @@ def test_all_proxies_include_the_default_of_a_search_and_each_baseline_once():
     single_proxies = {name for name, proxy in PROXIES.items() if not proxy.parts}
     assert set(labels) == single_proxies | {"consensus"} | set(BASELINES)
     assert "consensus" not in [proxy.label for proxy in load_proxies_and_baselines(["dextr"])]
+
+
+def test_all_means_the_same_in_a_list():
+    requested = parse_requested_proxies("all")
+    assert parse_requested_proxies(["all"]) == requested
+    assert parse_requested_proxies([*requested[:2], "all"])[2:] == requested
+
+
+def test_the_head_of_a_transnas_space_is_that_of_the_results(load_table, data_root):
+    load_table("transnas")
+
+    def load(space: str, dataset: str) -> GroundTruth:
+        return load_ground_truth(space, None, dataset, None, 3, 0, data_root)
+
+    named = load("transnas_micro(head=jigsaw)", "jigsaw")
+    assert named == load("transnas_micro", "jigsaw")
+    assert named.space == "transnas_micro(head=jigsaw)"
+    with pytest.raises(UsageError, match="on class_scene are of networks with the head scene; "):
+        load("transnas_micro(head=jigsaw)", "class_scene")

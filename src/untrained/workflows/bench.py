@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 # Copy of a table from Python, in the run folder, so that the command can be repeated.
 TABLE_FILE = "table.csv"
 BASELINES = ("params", "flops", "random")
-# Its results come with this package, so that the same call works on every machine.
+# Results of this space come with the package, so that `bench()` works on every machine.
 DEFAULT_SPACE = "convnet"
 DEFAULT_PROXIES = ",".join((DEFAULT_PROXY, *MEMBERS, "dextr"))
 
@@ -164,7 +164,9 @@ def bench(
     if run:
         folder = Path(run)
     else:
-        folder = _make_default_folder(truth, data_name, input_size, seed, device, warm_up)
+        folder = _make_default_folder(
+            truth, space_name, data_name, input_size, seed, device, warm_up
+        )
     seed_range = range(seed, seed + seeds)
     weights = None
     if warm_up:
@@ -319,10 +321,7 @@ def parse_requested_proxies(proxies: object) -> list[str | Proxy]:
     if isinstance(proxies, Proxy):
         return [proxies]
     if isinstance(proxies, str):
-        names = list[str | Proxy](parse_proxy_names(proxies))
-        if proxies.strip() == "all":
-            names.append(DEFAULT_PROXY)
-        return names
+        proxies = [proxies]
     if not isinstance(proxies, Sequence):
         raise UsageError(
             f"{show_value(proxies)} is not a list of names; give them as text, such as "
@@ -330,10 +329,12 @@ def parse_requested_proxies(proxies: object) -> list[str | Proxy]:
         )
     requested: list[str | Proxy] = []
     for proxy in proxies:
-        if isinstance(proxy, str):
-            requested += parse_proxy_names(proxy)
-        else:
+        if not isinstance(proxy, str):
             requested.append(proxy)
+            continue
+        requested += parse_proxy_names(proxy)
+        if proxy.strip() == "all":
+            requested.append(DEFAULT_PROXY)
     return requested
 
 
@@ -414,13 +415,21 @@ def _read_published_scores(truth: GroundTruth, name: str) -> ProxyScores:
 
 
 def _make_default_folder(
-    truth: GroundTruth, data: str, input_size: int | None, seed: int, device: str, warm_up: str
+    truth: GroundTruth,
+    space_name: str,
+    data: str,
+    input_size: int | None,
+    seed: int,
+    device: str,
+    warm_up: str,
 ) -> Path:
     """Return the default run folder, which is named after all settings that change the records."""
     words = ["bench", truth.table.name, truth.metric.name, data]
-    if truth.table.size is None and truth.table.name != truth.space:
-        # Tables of the user for different spaces may have the same file name.
-        words.insert(1, truth.space)
+    is_own_table = truth.table.size is None and truth.table.name != space_name
+    if is_own_table or "(" in space_name:
+        # Tables of the user for different spaces may have the same file name, and a space with
+        # other options has other networks.
+        words.insert(1, space_name)
     if input_size is not None:
         words.append(f"{input_size}px")
     if seed != 0:

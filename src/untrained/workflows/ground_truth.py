@@ -17,10 +17,12 @@ from untrained.benchmarks import (
 from untrained.benchmarks.statistics import orient_score
 from untrained.benchmarks.user_table import read_user_table
 from untrained.config import DEFAULT_DATA
-from untrained.data import DataSource, load_data, set_input_size
+from untrained.data import SOURCES, DataSource, load_data, set_input_size
 from untrained.data.registry import load_data_with_name
+from untrained.data_root import find_data_root
 from untrained.errors import UsageError
 from untrained.formatting import format_count
+from untrained.names import parse_call
 from untrained.seeds import make_generator
 from untrained.spaces import Space, get_space_name, load_space
 from untrained.types import Arch, Task
@@ -34,7 +36,8 @@ _SHAPES_AND_CLASSES = {
     "cifar100": ((3, 32, 32), 100),
     "ImageNet16-120": ((3, 16, 16), 120),
 }
-# Heads of TransNAS networks, for tasks whose head has another name.
+# Names of the heads of TransNAS networks, by data set of the table. The head of a data set that is
+# not listed has the name of the data set.
 _HEADS = {"class_scene": "scene", "class_object": "object", "segmentsemantic": "segmentation"}
 _TASKS_WITH_DECODER = ("autoencoder", "normal")
 
@@ -190,18 +193,29 @@ def load_benchmark_data(
         # A table of the user does not say which data its networks were trained on.
         note = f"Networks see {embedded}; --data names the data that yours were trained on."
         return embedded, load_data(embedded, truth.task, root), note
+    note = ""
     for name in (truth_dataset, embedded):
         try:
             source = load_data(name, truth.task, root)
             # Files are read only when the first batch is drawn.
             source.batch(1)
-        except UsageError:
+        except UsageError as error:
+            note = f"Networks see {embedded}, since {truth_dataset} is not under the data root."
+            if _has_files(truth_dataset, root):
+                note = f"Networks see {embedded}, since {truth_dataset} cannot be loaded: {error}."
             continue
-        note = ""
-        if name != truth_dataset:
-            note = f"Networks see {name}, since {truth_dataset} is not under the data root."
         return name, source, note
     raise UsageError(f"no data are available for {truth.task}; name some, such as --data noise")
+
+
+def _has_files(dataset: str, root: str | Path | None) -> bool:
+    """Return whether the files of a known data set are under the data root."""
+    if dataset not in SOURCES:
+        return False
+    find_files = SOURCES[dataset].find_files
+    if find_files is None:
+        return False
+    return bool(find_files(find_data_root(root)))
 
 
 def _find_default_metric(table: BenchmarkTable, dataset: str | None) -> Metric:
@@ -227,7 +241,14 @@ def _find_network_task(space: str, dataset: str) -> tuple[str, Task]:
                 f"networks for {dataset} have a decoder, which {space} does not build; "
                 "choose another task"
             )
-        space = f"{space}(head={_HEADS.get(dataset, dataset)})"
+        base, options = parse_call(space)
+        head = _HEADS.get(dataset, dataset)
+        if options.get("head", head) != head:
+            raise UsageError(
+                f"the results on {dataset} are of networks with the head {head}; write {base} "
+                "without a head, or name another data set"
+            )
+        space = f"{base}(head={head})"
     task = load_space(space).task
     if dataset in _SHAPES_AND_CLASSES:
         shape, classes = _SHAPES_AND_CLASSES[dataset]
