@@ -329,7 +329,7 @@ class SearchConfig:
             object.__setattr__(self, "run", parse_path(self.run, "run"))
         if self.data_root is not None:
             object.__setattr__(self, "data_root", parse_path(self.data_root, "data_root"))
-        object.__setattr__(self, "limits", _parse_limit_texts(self.limits))
+        object.__setattr__(self, "limits", parse_limit_texts(self.limits))
         if self.latency_table is not None:
             table = parse_path(self.latency_table, "latency_table")
             object.__setattr__(self, "latency_table", table)
@@ -428,7 +428,7 @@ class SearchConfig:
         return cls(**{**document, "compute": compute})
 
 
-def _parse_limit_texts(limits: object) -> dict[str, str]:
+def parse_limit_texts(limits: object) -> dict[str, str]:
     """Validate the limits of a user and return those that are not None, as text."""
     if not isinstance(limits, Mapping):
         example = '{"params": "1M", "latency": "5ms"}'

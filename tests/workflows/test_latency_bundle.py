@@ -111,6 +111,14 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_limits_are_read_as_in_a_search(tmp_path):
+    with pytest.raises(UsageError, match="no limit is called 'parms'; did you mean params"):
+        write_sample_bundle(tmp_path / "wrong", ten, limits={"parms": "5k"})
+    limits = {"params": "5k", "flops": None}
+    bundle = write_sample_bundle(tmp_path / "bundle", ten, count=3, limits=limits)
+    assert all(NetworkSize(ten, arch, TASK).params <= 5000 for arch in bundle.archs)
+
+
 @pytest.mark.parametrize("count", [0, 10_001, 2.5])
 def test_a_wrong_count_is_refused(tmp_path, count):
     with pytest.raises(UsageError, match="count is"):

@@ -290,7 +290,7 @@ def read_recommended_proxy(space: str, data: str, proxy: str = AUTO) -> str:
         proxy: "auto" for the calibration in the default folder, "auto:FOLDER" for another one.
 
     Raises:
-        UsageError: There is no calibration of this space on these data.
+        UsageError: There is no calibration in the folder, or it is one of another space.
     """
     folder = choose_default_folder(space, data)
     if proxy != AUTO:

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 
 import torch
 
-from untrained.config import LIMIT_KEYS, Limits
+from untrained.config import LIMIT_KEYS, Limits, parse_limit_texts
 from untrained.data import load_data, set_input_size
 from untrained.errors import UsageError
 from untrained.exports import measure_template
@@ -87,8 +87,9 @@ def write_sample_bundle(
     if data is not None:
         task = load_data(data, task, data_root).task
     check_data(loaded_space, task)
-    limit_texts = {LIMIT_KEYS[key]: text for key, text in (limits or {}).items()}
-    constrained_space = ConstrainedSpace(loaded_space, Limits.parse(**limit_texts), task)
+    limit_texts = parse_limit_texts(limits or {})
+    parsed_limits = Limits.parse(**{LIMIT_KEYS[key]: text for key, text in limit_texts.items()})
+    constrained_space = ConstrainedSpace(loaded_space, parsed_limits, task)
     rng = make_generator("latency bundle", loaded_space.name, seed)
     archs = NewArchSampler(constrained_space).sample_new(count, rng)
     return _write_bundle(folder, loaded_space, task, archs, on_progress)
@@ -102,7 +103,9 @@ def write_run_bundle(
     space: str | Space = "nasbench201",
     on_progress: ProgressCallback | None = None,
 ) -> LatencyBundle:
-    """Write the winner and the best architectures of a run.
+    """Write the best architecture of a run, and those that follow it in the ranking.
+
+    A hand-designed network that won is left out.
 
     Args:
         out: The folder to write. It must be new or empty.
