@@ -37,6 +37,7 @@ from untrained.workflows.confirm import (
     conclude_confirmation,
 )
 from untrained.workflows.search import SearchResult
+from untrained.workflows.search import _make_entries as make_entries
 
 TASK = Task("noise", (3, 8, 8), 4)
 TABLE_SPACE = "nasrec_small(blocks=1)"
@@ -79,6 +80,22 @@ def test_the_groups_are_the_best_the_largest_and_random_scored_architectures():
     )
     few = choose_groups(rank_records(scored[:2], "naswot@1", True), scored, 5, make_run())
     assert [len(group) for group in few.values()] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("name", ["params", "random"])
+def test_the_group_of_the_proxy_is_the_best_by_score_whatever_its_name_is(name):
+    """Scores and sizes have opposite orders, so the two groups would differ."""
+    scored = [make_record(make_arch(i), f"{name}@1", TASK, 0, float(i), None) for i in range(30)]
+    sizes = [] if name == "params" else make_records([], [100 - i for i in range(30)])
+    run = replace(make_run(), config=SearchConfig("s", name, budget=30, confirm=2))
+    ranking = rank_records(scored, f"{name}@1", True)
+    groups = choose_groups(ranking, [*scored, *sizes], 4, run)
+    others = {"params", "random"} - {name}
+    assert list(groups) == [name, *others]
+    assert groups[name] == [make_arch(i) for i in (29, 28, 27, 26)]
+    entries = make_entries(SearchResult(run, (*scored, *sizes), ranking), 0.1)
+    by_score = [entry for entry in entries if f"best by {name}" in entry.selections]
+    assert [entry.arch for entry in by_score] == [str(make_arch(i)) for i in (29, 28, 27, 26)]
 
 
 def test_the_difference_its_interval_and_its_p_value_are_those_computed_by_hand():

@@ -336,7 +336,8 @@ def search(
             confirm = get_default_confirmations(data)
         if source is not None and data == DATASET_NAME and export is not None:
             confirm = DEFAULT_CONFIRMATIONS if source.is_table else DEFAULT_CONTEST_SIZE
-    if confirm and isinstance(data, str) and not {"time", "effort"} & set(options):
+    is_time_set = options.get("time") is not None or bool(options.get("effort"))
+    if confirm and isinstance(data, str) and not is_time_set:
         search_options["effort"] = get_default_effort(data)
         if source is not None and data == DATASET_NAME and not source.is_table:
             search_options["effort"] = "quick"
@@ -792,11 +793,13 @@ def _choose_contest_groups(
     groups = choose_groups(ranking, records, BEST_FACTOR * count, run)
     contest_groups = {}
     for name, archs in groups.items():
-        if name == "params":
-            archs = archs[:count]
-        elif name == "random":
-            archs = archs[: ceil(count / 2)]
-        contest_groups[name] = archs
+        # The group of the proxy is complete, also if the proxy is `params` or `random`.
+        if name == run.config.score_name:
+            contest_groups[name] = archs
+        elif name == "params":
+            contest_groups[name] = archs[:count]
+        else:
+            contest_groups[name] = archs[: ceil(count / 2)]
     return contest_groups
 
 
@@ -818,13 +821,17 @@ def _make_entries(result: SearchResult, rate: float) -> list[ContestEntry]:
     best = []
     others = []
     for group_name, archs in groups.items():
-        selection = CONTEST_GROUPS.get(group_name, f"{BEST_PREFIX}{group_name}")
+        is_proxy_group = group_name == run.config.score_name
+        if is_proxy_group:
+            selection = f"{BEST_PREFIX}{group_name}"
+        else:
+            selection = CONTEST_GROUPS[group_name]
         for arch in archs:
             selections.setdefault(str(arch), []).append(selection)
-            if group_name in CONTEST_GROUPS:
-                others.append(str(arch))
-            else:
+            if is_proxy_group:
                 best.append(str(arch))
+            else:
+                others.append(str(arch))
     ordered = []
     for best_arch, design in zip_longest(best, designs):
         ordered += [best_arch, design]
