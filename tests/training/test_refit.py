@@ -140,8 +140,17 @@ def test_a_training_begins_with_the_weights_of_a_file(tmp_path, data):
     with pytest.raises(UsageError, match=r"start='.*missing.pt' cannot be read"):
         train_toy(tmp_path / "b", data, still, start=tmp_path / "missing.pt")
     save_tensors(tmp_path / "start.pt", nn.Linear(2, 2).state_dict())
-    with pytest.raises(UsageError, match="another network"):
+    with pytest.raises(UsageError) as foreign:
         train_toy(tmp_path / "b", data, still, start=tmp_path / "start.pt")
+    (tmp_path / "start.pt").write_bytes(b"no weights")
+    with pytest.raises(UsageError) as damaged:
+        train_toy(tmp_path / "b", data, still, start=tmp_path / "start.pt")
+    # The file belongs to the user, so nobody should delete it.
+    for error in (foreign, damaged):
+        assert str(error.value) == (
+            f"start={str(tmp_path / 'start.pt')!r} is not a state dict of this network; name one, "
+            "such as the model.pt of another training of the same network, or leave start out"
+        )
 
 
 def test_the_command_that_repeats_a_refit_says_so(tmp_path, data, monkeypatch):

@@ -226,8 +226,13 @@ def train(
     time_limit = inf
     if time is not None:
         time_limit = parse_duration(time)
+    if tensorboard:
+        # A missing package is reported before anything is computed.
+        _import_summary_writer()
     process = make_training_process(device)
     # The winner of a contest is trained as by `search --export`, unless the user sets options.
+    # Seed, number of epochs and time do not matter here: they change the length and the random
+    # numbers of this training, but not what is trained and how.
     has_data_of_run = data is None or _saw_samples_from_python(network)
     if has_data_of_run and all(option is None for option in (recipe, run, start, patience)):
         final_training = _plan_winner_training(network)
@@ -327,7 +332,7 @@ def train(
         listed_parts = {TRAIN: joined_part, TEST: parts[TEST]}
     model = subject.build_network(process.device, seed)
     if start is not None:
-        load_weights(model, load_tensors(start), start)
+        _load_initial_weights(model, start)
     training = Training(
         model, subject.source, loaded_recipe, training_parts, process, seed, select=not refit
     )
@@ -339,9 +344,7 @@ def train(
     remaining_seconds = inf
     if finish_in is not None:
         remaining_seconds = finish_in - (perf_counter() - start_time)
-    board = None
-    if tensorboard:
-        board = TensorBoardWriter(folder / TENSORBOARD_FOLDER)
+    board: TensorBoardWriter | None = None
 
     def save_checkpoint() -> None:
         training.share_epoch_loss()
@@ -354,6 +357,9 @@ def train(
         live_report.update(_make_progress(training))
 
     with ExitStack() as stack:
+        if tensorboard and process.writes_files:
+            board = TensorBoardWriter(folder / TENSORBOARD_FOLDER)
+            stack.callback(board.close)
         if process.writes_files and folder == subject.run_folder:
             network_text = f"The winner is trained: {subject.arch or subject.name}."
             stack.enter_context(live_report.follow(RunFolder.read(folder), network_text))
@@ -508,6 +514,21 @@ def _fingerprint_weights(path: Path | None) -> str:
         raise UsageError(f"start={str(path)!r} cannot be read: {error}") from error
 
 
+def _load_initial_weights(model: nn.Module, path: Path) -> None:
+    """Load the file of the option `start` into a network.
+
+    Raises:
+        UsageError: The file is damaged, or holds the weights of another network.
+    """
+    try:
+        load_weights(model, load_tensors(path), path)
+    except UsageError as error:
+        raise UsageError(
+            f"start={str(path)!r} is not a state dict of this network; name one, such as the "
+            f"{WEIGHTS_FILE} of another training of the same network, or leave start out"
+        ) from error
+
+
 def _load_parts(subject: TrainingSubject) -> dict[str, Part]:
     """Load the training, validation and test part, and refuse an empty one."""
     parts = {}
@@ -614,7 +635,8 @@ def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
     It is empty for what a command cannot express: a module, data in Python, or initial weights from
     a file.
     """
-    is_named = bool(key.space) or is_reference(key.what) or is_ctr_design(key.what)
+    # The winner of a run folder may be a hand-designed network, which has no space.
+    is_named = bool(key.space) or is_reference(key.what) or is_ctr_design(key.arch)
     if not is_named or key.start or key.data == DATASET_NAME:
         return ""
     options: dict[str, Any] = {
@@ -634,17 +656,24 @@ def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
     return command
 
 
+def _import_summary_writer() -> Any:
+    """Return the class of torch that writes for TensorBoard.
+
+    Raises:
+        UsageError: The optional package is missing.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise UsageError("--tensorboard needs one more package: pip install tensorboard") from error
+    return SummaryWriter
+
+
 class TensorBoardWriter:
     """Writes the learning curve of a training for TensorBoard, which is an optional package."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise UsageError(
-                "--tensorboard needs one more package: pip install tensorboard"
-            ) from error
-        self._writer = SummaryWriter(str(folder))
+        self._writer = _import_summary_writer()(str(folder))
 
     def write_epoch(self, training: Training) -> None:
         """Write the metrics of the last epoch if it has just ended."""
@@ -656,3 +685,7 @@ class TensorBoardWriter:
             if name != "epoch":
                 self._writer.add_scalar(name, value, epoch)
         self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
