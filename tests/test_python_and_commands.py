@@ -182,6 +182,7 @@ def test_a_search_confirms_as_on_the_command_line(monkeypatch, data):
     config = capture_config(monkeypatch, data=data)
     assert config.confirm == get_default_confirmations(data)
     assert config.effort == get_default_effort(data)
+    assert capture_config(monkeypatch, data=data, time=None, effort="") == config
     assert capture_config(monkeypatch, data=data, confirm=0).confirm == 0
     assert capture_config(monkeypatch, data=data, confirm=0).effort == ""
     assert capture_config(monkeypatch, data=data, confirm=2, time="3m").effort == ""
@@ -319,10 +320,13 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "score(loader)": (lambda: ut.score(LOADER), "a DataLoader is data, not a network"),  # type: ignore[call-overload]
     "score((x, y))": (lambda: ut.score((INPUTS, LABELS)), "a tuple is data, not a network"),  # type: ignore[arg-type]
-    "score(class)": (lambda: ut.score(nn.Linear), "is a class, give an object: Linear(...)"),  # type: ignore[call-overload]
+    "score(class)": (
+        lambda: ut.score(nn.Linear),
+        "is a class, not a network; give an object: Linear(...)",
+    ),  # type: ignore[call-overload]
     "score(function)": (
         lambda: ut.score(make_model),  # type: ignore[call-overload]
-        "give the network that it returns: make_model()",
+        "give the one that it returns: make_model()",
     ),
     "score(proxy=)": (
         lambda: ut.score(MODEL, INPUTS, proxy="naswot"),  # type: ignore[call-overload]

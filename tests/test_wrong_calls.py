@@ -84,12 +84,12 @@ SCORE: dict[str, tuple[Call, str]] = {
     "an empty tuple": (lambda: ut.score((), proxies="params"), "there is nothing to score"),
     "a number": (
         lambda: ut.score(5, proxies="params"),
-        "cannot score a int; give a module, an architecture",
+        "an object of the type int is not a network; give a module, an architecture",
     ),  # type: ignore[arg-type]
-    "None": (lambda: ut.score(None, proxies="params"), "cannot score a NoneType"),  # type: ignore[arg-type]
+    "None": (lambda: ut.score(None, proxies="params"), "of the type NoneType is not a network"),  # type: ignore[arg-type]
     "a number in a list": (
         lambda: ut.score([make_net(), 5], make_images(), proxies="params"),
-        "cannot score a int",
+        "of the type int is not a network",
     ),  # type: ignore[list-item]
     "a model on meta": (
         lambda: ut.score(make_meta_network(), torch.ones(4, 1, 8, 8), proxies="params"),
@@ -97,7 +97,7 @@ SCORE: dict[str, tuple[Call, str]] = {
     ),
     "a class": (
         lambda: ut.score(nn.Linear, make_images(), proxies="params"),
-        "cannot score a type",
+        "Linear is a class, not a network; give an object: Linear(...)",
     ),  # type: ignore[arg-type]
     "a scripted model": (
         lambda: ut.score(torch.jit.script(nn.Linear(3, 2)), torch.ones(4, 3), proxies="params"),
@@ -215,7 +215,7 @@ SCORE: dict[str, tuple[Call, str]] = {
     ),  # type: ignore[arg-type]
     "proxies=[]": (
         lambda: ut.score(make_net(), make_images(), proxies=[]),
-        "score needs at least one proxy, such as dextr",
+        "name at least one proxy, such as dextr",
     ),
     "proxies=[5]": (
         lambda: ut.score(make_net(), make_images(), proxies=[5]),

@@ -35,7 +35,7 @@ def test_the_card_as_json(run_cli, photos):
     )
     card = json.loads(out)
     assert (code, err) == (0, "")
-    assert (card["classes"], card["shown"]) == ({"cats": 10, "dogs": 14}, [48, 48])
+    assert (card["classes"], card["network_size"]) == ({"cats": 10, "dogs": 14}, [48, 48])
     assert ["dogs/zero.png", "zero bytes"] in card["problems"]
 
 

@@ -238,7 +238,7 @@ OPTIONS = {
 }  # fmt: skip
 
 SHAPES = {
-    "score ./mine.py:make": "the input shape of ./mine.py:make is unknown; add --input-shape 3x224x224",
+    "score ./mine.py:make": "the input shape of ./mine.py:make is unknown; add --input-shape, such as 3x224x224 for images",
     "score ./mine.py:make --input-shape ''": "invalid input shape ''; write channels x height x width",
     "score ./mine.py:make --input-shape 3,32,32": "invalid input shape '3,32,32'; write channels x height x width",
     "score ./mine.py:make --input-shape 3x0x32": "invalid input shape '3x0x32'",

@@ -167,7 +167,8 @@ def test_a_missing_device_is_refused(device):
 
 
 @pytest.mark.parametrize(
-    ("subject", "message"), [(3, "cannot score a int"), ([3.5], "cannot score a float")]
+    ("subject", "message"),
+    [(3, "of the type int is not a network"), ([3.5], "of the type float is not a network")],
 )
 def test_objects_that_cannot_be_scored_are_refused(subject, message):
     with pytest.raises(UsageError, match=message):

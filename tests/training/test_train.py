@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 from tests.training.toys import (
     ROWS,
     CountedRows,
+    fake_accelerate,
     get_weights,
     make_busy,
     make_rows,
@@ -31,9 +33,10 @@ from untrained.training.ema import WeightAverage
 from untrained.training.loop import Training
 from untrained.training.network import DropPathSchedule, make_loss, make_optimiser
 from untrained.training.recipes import load_recipe
+from untrained.training.result import TrainingKey
 from untrained.types import Task
 from untrained.workflows.score import score_networks
-from untrained.workflows.train import train
+from untrained.workflows.train import _format_command, train
 from untrained.workflows.train_subject import add_recipe_options, format_space
 
 TASK = Task("stripes", (1, 6, 6), 3)
@@ -205,7 +208,8 @@ WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
     "photos has no parts to train on": (make_busy(), {"data": "photos"}),
     "device 'gpu' cannot be used": (make_busy(), {"device": "gpu"}),
     "is not a run folder": (".", {}),
-    "cannot score a int": (3, {}),
+    "an object of the type int is not a network": (3, {}),
+    "a function is not a network; give the one that it returns: make_busy()": (make_busy, {}),
 }
 
 
@@ -480,8 +484,11 @@ def test_every_augmentation_option_of_a_recipe_changes_the_weights(tmp_path, dat
 def test_tensorboard_is_an_extra(tmp_path, data, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(UsageError, match="pip install tensorboard"):
-        train_toy(tmp_path / "a", data, PLAIN, tensorboard=True)
+        train_toy(tmp_path / "a", data, PLAIN, tensorboard=True, refit="all")
+    # It was refused before the training without the test part.
+    assert not (tmp_path / "a").exists()
     scalars = []
+    closed = []
 
     class Writer:
         def __init__(self, folder: str) -> None:
@@ -493,10 +500,49 @@ def test_tensorboard_is_an_extra(tmp_path, data, monkeypatch):
         def flush(self) -> None:
             pass
 
+        def close(self) -> None:
+            closed.append(len(scalars))
+
     monkeypatch.setitem(
         sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer)
     )
     train_toy(tmp_path / "a", data, PLAIN, tensorboard=True)
+    assert closed == [len(scalars)]
     assert set(scalars) == {
         (name, epoch) for name in ("rate", "loss", "val_loss", "val_accuracy") for epoch in (1, 2)
     }
+
+
+def test_of_several_processes_only_one_writes_for_tensorboard(tmp_path, data, monkeypatch):
+    def refuse(folder: str) -> None:
+        raise AssertionError(f"{folder} is written by every process")
+
+    monkeypatch.setitem(
+        sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=refuse)
+    )
+    fake_accelerate(monkeypatch, 1, 2)
+    result = train_toy(tmp_path / "a", data, PLAIN, device="accelerate", tensorboard=True)
+    assert result.ended == "epochs"
+
+
+def test_the_command_for_a_winning_design_names_the_run_folder():
+    recipe = load_recipe("ctr(epochs=1)")
+    key = TrainingKey("runs/x", "", "dlrm", "clicks", recipe.to_document(), 3, "cpu")
+    command = _format_command(key, recipe, Path("runs/y"))
+    assert command.startswith("untrained train runs/x ")
+    assert command.endswith("--seed 3 --run runs/y")
+
+
+def test_a_table_sets_the_number_of_inputs(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    lines = ["a,b,c,label", *(f"{a:.3f},{b:.3f},{c:.3f},{int(a > 0)}" for a, b, c in rows)]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(lines))
+    model = nn.Linear(3, 1)
+    for name, data in (("a", f"csv:{path}"), ("b", path)):
+        result = train(
+            model, data, "ctr(epochs=1)", run=tmp_path / name, data_root=tmp_path / "root"
+        )
+        assert sum(result.samples.values()) == 60
+    with pytest.raises(UsageError, match="cannot read samples of"):
+        train(nn.Linear(4, 1), path, run=tmp_path / "c", data_root=tmp_path / "root")

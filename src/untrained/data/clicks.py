@@ -46,6 +46,7 @@ MIN_ROWS = 100
     "a synthetic click log with planted interactions, any number of rows: clicks, "
     "clicks:rows=100000",
     takes_argument=True,
+    is_table=True,
 )
 def clicks(argument: str, like: Task, root: Path) -> DataSource:
     # Importing pyarrow and pandas takes a second, so it is done when a table is opened.

@@ -30,6 +30,7 @@ class SourceKind:
         belongs_to_user: Whether these are the user's own data. The argument then starts with a
             path.
         takes_argument: Whether an argument is allowed.
+        is_table: Whether these are rows of a table, whose number of columns the data set.
         find_files: Function that returns the files of a known data set under a data root, or
             nothing if one is missing. None for other kinds: they are made in memory, or the user
             names their files.
@@ -40,6 +41,7 @@ class SourceKind:
     open: OpenSource
     belongs_to_user: bool
     takes_argument: bool
+    is_table: bool
     find_files: FindFiles | None
 
 
@@ -51,6 +53,7 @@ def register_source(
     *,
     belongs_to_user: bool = False,
     takes_argument: bool = False,
+    is_table: bool = False,
     find_files: FindFiles | None = None,
 ) -> Callable[[OpenSource], OpenSource]:
     """Register the decorated function as a data source. Its name is the name of the source.
@@ -60,6 +63,7 @@ def register_source(
         belongs_to_user: Whether these are the user's own data. The argument then starts with a
             path.
         takes_argument: Whether an argument that is not a path is allowed.
+        is_table: Whether these are rows of a table.
         find_files: Function that returns the files of a known data set under a data root, or
             nothing if one is missing.
     """
@@ -72,6 +76,7 @@ def register_source(
             open=function,
             belongs_to_user=belongs_to_user,
             takes_argument=takes_argument or belongs_to_user,
+            is_table=is_table,
             find_files=find_files,
         )
         SOURCES.add(name, kind)
@@ -156,6 +161,12 @@ def belongs_to_user(data: str) -> bool:
         return True
     kind_name = data.partition(":")[0]
     return kind_name in SOURCES and SOURCES[kind_name].belongs_to_user
+
+
+def is_table_name(data: str) -> bool:
+    """Return whether a name of data, such as "csv:clicks.csv", stands for a table."""
+    kind_name = data.partition(":")[0]
+    return kind_name in SOURCES and SOURCES[kind_name].is_table
 
 
 def _open_named_data(name: str, like: Task, root: Path) -> DataSource:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from untrained.config import DEFAULT_DATA
 from untrained.data import DataSource, load_data
+from untrained.data.registry import is_table_name, name_data_path
 from untrained.data.samples import (
     DATASET_NAME,
     is_samples,
@@ -155,12 +156,11 @@ def unknown_network_error(network: object) -> UsageError:
         )
     if isinstance(network, type) and issubclass(network, nn.Module):
         return UsageError(
-            f"cannot score a type; {network.__name__} is a class, give an object: "
-            f"{network.__name__}(...)"
+            f"{network.__name__} is a class, not a network; give an object: {network.__name__}(...)"
         )
     if isfunction(network):
         return UsageError(
-            f"cannot score a function; give the network that it returns: {network.__name__}()"
+            f"a function is not a network; give the one that it returns: {network.__name__}()"
         )
     if kind == "SearchResult":
         return UsageError(
@@ -168,7 +168,7 @@ def unknown_network_error(network: object) -> UsageError:
             "architecture, result.best"
         )
     return UsageError(
-        f"cannot score a {type(network).__name__}; "
+        f"an object of the type {kind} is not a network; "
         "give a module, an architecture, or 'file.py:factory'"
     )
 
@@ -355,13 +355,19 @@ def load_source_for(
         shape = tuple(first_input.shape[1:])
         task = replace(task, dataset=DATASET_NAME, input_shape=shape, num_classes=classes)
         return samples.make_source(task)
+    if isinstance(data, Path):
+        data = name_data_path(data)
     shape = tuple(input_shape or task.input_shape)
+    classes = num_classes or task.num_classes
+    if not shape and data is not None and is_table_name(data):
+        # The table sets the numbers of columns and of outputs.
+        shape = (1,)
+        classes = classes or 1
     if not shape:
         raise UsageError(
-            f"the input shape of {subject.arch} is unknown; add --input-shape 3x224x224 "
-            "(in Python, input_shape=...)"
+            f"the input shape of {subject.arch} is unknown; add --input-shape, such as 3x224x224 "
+            "for images or 12 for rows of 12 numbers (in Python, input_shape=...)"
         )
-    classes = num_classes or task.num_classes
     if not classes:
         classes = _count_outputs(subject, lambda: torch.zeros(1, *shape))
     task = replace(task, input_shape=shape, num_classes=classes)

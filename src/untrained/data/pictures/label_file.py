@@ -1,8 +1,8 @@
 """Label files: CSV files with a column of picture files and a column of labels.
 
 The labels are classes or numbers. Which of them is inferred, unless the user names it:
-`images:photos.csv?label=age&task=regression`. Texts are classes, and so are whole numbers that count
-the classes, such as 0 to 99; all other labels are treated like those of tables.
+`images:photos.csv?label=age&task=regression`. Texts are classes, and so are whole numbers that
+number the classes, such as 0 to 99; all other labels are treated like those of tables.
 """
 
 import csv

@@ -63,13 +63,16 @@ _EXAMPLE_FILES = {
 @register_source(
     "csv:PATH, a table with a header, also compressed; csv:clicks.csv?label=click&drop=id",
     belongs_to_user=True,
+    is_table=True,
 )
 def csv(argument: str, like: Task, root: Path) -> DataSource:
     return _open_file("csv", argument, TableOptions(), root)
 
 
 @register_source(
-    "parquet:PATH, a table in one parquet file; the options of csv", belongs_to_user=True
+    "parquet:PATH, a table in one parquet file; the options of csv",
+    belongs_to_user=True,
+    is_table=True,
 )
 def parquet(argument: str, like: Task, root: Path) -> DataSource:
     return _open_file("parquet", argument, TableOptions(), root)
@@ -79,6 +82,7 @@ def parquet(argument: str, like: Task, root: Path) -> DataSource:
     "criteo:PATH, the Criteo display log: tab-separated as published, "
     "or CSV with label,I1..I13,C1..C26",
     belongs_to_user=True,
+    is_table=True,
 )
 def criteo(argument: str, like: Task, root: Path) -> DataSource:
     defaults = TableOptions(
@@ -91,6 +95,7 @@ def criteo(argument: str, like: Task, root: Path) -> DataSource:
 @register_source(
     "avazu:PATH, the Avazu log, CSV as published; all columns are identifiers",
     belongs_to_user=True,
+    is_table=True,
 )
 def avazu(argument: str, like: Task, root: Path) -> DataSource:
     defaults = TableOptions(label="click", drop=("id",), categorical=AVAZU_IDENTIFIERS)
@@ -100,6 +105,7 @@ def avazu(argument: str, like: Task, root: Path) -> DataSource:
 @register_source(
     "kdd2012:PATH, training.txt of the KDD Cup 2012 (track 2); the label is 1 for any click",
     belongs_to_user=True,
+    is_table=True,
 )
 def kdd2012(argument: str, like: Task, root: Path) -> DataSource:
     defaults = TableOptions(
@@ -111,6 +117,7 @@ def kdd2012(argument: str, like: Task, root: Path) -> DataSource:
 @register_source(
     "frappe:PATH, the Frappe log with columns label,f0..f9, or its libfm files",
     belongs_to_user=True,
+    is_table=True,
 )
 def frappe(argument: str, like: Task, root: Path) -> DataSource:
     defaults = TableOptions(label="label", above=0, drop=("split",), categorical=FRAPPE_IDENTIFIERS)
