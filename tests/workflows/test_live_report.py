@@ -125,6 +125,21 @@ def test_the_tracker_averages_seeds_and_counts_failures():
     assert tracker.scored == 3
 
 
+@pytest.mark.parametrize("first_step", [1, 501])
+def test_the_remaining_time_of_a_resumed_training_ignores_earlier_steps(first_step, monkeypatch):
+    """A step per second: the phase began nine steps ago."""
+    clock = [100.0]
+    monkeypatch.setattr(live_report, "perf_counter", lambda: clock[0])
+    report = live_report.LiveReport()
+    for step in range(first_step, first_step + 10):
+        report.update(Progress("training", step, 1000))
+        clock[0] += 1
+    clock[0] -= 1
+    phase = live_report._summarise_phase("training", report._phases["training"])
+    assert phase.seconds == 9
+    assert phase.seconds_left == pytest.approx(1000 - (first_step + 9))
+
+
 def test_a_short_search_writes_no_page(run_folder, monkeypatch):
     monkeypatch.setattr(live_report, "FIRST_SECONDS", 3600.0)
     search_small(run_folder, budget=2)
@@ -141,7 +156,7 @@ def test_an_error_ends_the_reloading(eager, run_folder):
         search_small(run_folder, budget=4, on_progress=on_progress)
     page = (run_folder / "report.html").read_text()
     assert 'http-equiv="refresh"' not in page
-    assert "The search ended with an error: UsageError: the &lt;disk&gt; is full" in page
+    assert "This command ended with an error: UsageError: the &lt;disk&gt; is full" in page
     assert not (run_folder / SESSION_FILE).exists()
     search_small(run_folder, budget=4)
 

@@ -44,9 +44,10 @@ MIN_ESTIMATE_SECONDS = 5.0
 
 @dataclass
 class _PhaseClock:
-    """When a phase began and ended, by `perf_counter`, and its last event."""
+    """When a phase began and ended, by `perf_counter`, and its first and its last event."""
 
     start: float
+    first: Progress
     latest: Progress
     end: float | None = None
 
@@ -124,7 +125,7 @@ class LiveReport:
             phases = dict(self._phases)
             for former in phases.values():
                 former.end = former.end or now
-            phases[progress.stage] = _PhaseClock(now, progress)
+            phases[progress.stage] = _PhaseClock(now, progress, progress)
             # Replace the whole dictionary, because the writing thread iterates over it.
             self._phases = phases
         else:
@@ -228,7 +229,7 @@ class _PageWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop writing, and remove the session file."""
+        """Stop writing, and remove the session file of a killed session if there is one."""
         self._stopped.set()
         self._thread.join()
         if self._notice:
@@ -292,9 +293,10 @@ def _summarise_phase(name: str, clock: _PhaseClock) -> LivePhase:
     end = clock.end or perf_counter()
     seconds = end - clock.start
     phase = LivePhase(name, latest.done, latest.total, seconds, is_finished=clock.end is not None)
-    # Architectures whose records are read from the store take no time, so they are not counted.
-    measured_count = latest.done
+    # A resumed training begins at a later step, and the clock starts at the first event.
+    measured_count = latest.done - clock.first.done
     if latest.records:
+        # Architectures whose records are read from the store take no time, so they are not counted.
         measured_count = latest.measured
     if phase.is_finished or not latest.total:
         return phase
@@ -322,4 +324,4 @@ def _describe_error(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt | Interrupted):
         return "Stopped by Ctrl-C: what was finished is kept, and the same command resumes."
     message = " ".join(str(error).split())
-    return f"The search ended with an error: {type(error).__name__}: {message}"
+    return f"This command ended with an error: {type(error).__name__}: {message}"
