@@ -34,6 +34,7 @@ ANY = Task("any", (1,), 1)
 MIXED = Task("t", (5,), 1, "bce", (7, 3))
 ALL_IDS = Task("t", (2,), 1, "bce", (7, 3))
 ALL_DENSE = Task("t", (5,), 1, "bce")
+ONE_ID = Task("t", (1,), 1, "bce", (5,))
 
 
 def sample_rows(task: Task, count: int = 6) -> torch.Tensor:
@@ -44,7 +45,11 @@ def sample_rows(task: Task, count: int = 6) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", CTR_DESIGNS)
-@pytest.mark.parametrize("task", [MIXED, ALL_IDS, ALL_DENSE], ids=["mixed", "identifiers", "dense"])
+@pytest.mark.parametrize(
+    "task",
+    [MIXED, ALL_IDS, ALL_DENSE, ONE_ID],
+    ids=["mixed", "identifiers", "dense", "one identifier"],
+)
 def test_a_reference_returns_one_logit_per_row_and_all_its_weights_have_gradients(name, task):
     torch.manual_seed(0)
     model = CTR_DESIGNS[name](task)

@@ -71,7 +71,10 @@ class Logistic(nn.Module):
 
 
 class Dlrm(nn.Module):
-    """An MLP on an embedding of the dense columns and the dot products of all embeddings."""
+    """An MLP on an embedding of the dense columns and the dot products of all embeddings.
+
+    A table of a single identifier has no products; the MLP then reads its embedding.
+    """
 
     def __init__(self, task: Task) -> None:
         super().__init__()
@@ -84,11 +87,16 @@ class Dlrm(nn.Module):
             vectors += 1
             dense_width = EMBEDDING_WIDTH
         pairs = vectors * (vectors - 1) // 2
-        self.top = make_mlp(pairs + dense_width, *HIDDEN_WIDTHS, task.num_classes)
+        feature_count = pairs + dense_width
+        if feature_count == 0:
+            feature_count = EMBEDDING_WIDTH
+        self.top = make_mlp(feature_count, *HIDDEN_WIDTHS, task.num_classes)
 
     def forward(self, rows: Tensor) -> Tensor:
         dense, vectors = self.embed(rows)
-        if self.bottom is None:
+        if self.bottom is None and self.embed.field_count == 1:
+            features = vectors.flatten(1)
+        elif self.bottom is None:
             features = multiply_pairs(vectors)
         else:
             dense_vector = self.bottom(dense)
