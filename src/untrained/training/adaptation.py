@@ -56,7 +56,7 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
         values.update(_propose_batch_and_rate(recipe, len(part), side))
     elif source.task.is_table or isinstance(part, ArrayPart):
         if "epochs" in values:
-            values["epochs"] = _propose_epochs(len(part))
+            values["epochs"] = _propose_table_epochs(len(part))
         if "batch" in values:
             values["batch"] = _propose_table_batch(len(part))
     return recipe.with_options(**values)
@@ -76,7 +76,7 @@ def _propose_batch_and_rate(recipe: Recipe, pictures: int, side: int) -> dict[st
     return values
 
 
-def _propose_epochs(rows: int) -> int:
+def _propose_table_epochs(rows: int) -> int:
     """Return the number of epochs in which a training reads about 100,000 rows of a table."""
     return max(MIN_TABLE_EPOCHS, min(MAX_TABLE_EPOCHS, TOTAL_TABLE_ROWS // max(rows, 1)))
 

@@ -32,7 +32,7 @@ WARM_UP_STEPS = 3
 
 
 class ReplayedGradients:
-    """A gradient function that is recorded at its fourth call and replayed from then on.
+    """A gradient function that is recorded after WARM_UP_STEPS calls and replayed from then on.
 
     If the recording fails, the function is called directly from then on.
 

@@ -14,14 +14,16 @@ from torch.nn import functional as F
 
 from untrained.probe.gradients import LOSSES
 from untrained.probe.passes import read_logits
-from untrained.training.ctr_metrics import ClickMetrics, compute_click_metrics
+from untrained.training.ctr_metrics import (
+    CALIBRATION_BINS,
+    ClickMetrics,
+    compute_click_metrics,
+)
 from untrained.training.regression_metrics import (
     RegressionMetrics,
     compute_regression_metrics,
 )
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Batch, Task
-
-CALIBRATION_BINS = 10
 
 
 class DivergedError(Exception):

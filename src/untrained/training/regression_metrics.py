@@ -9,15 +9,13 @@ R2    1 - sum of squared errors / sum of squared distances of the labels from th
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from untrained.training.ctr_metrics import (
     CALIBRATION_BINS,
+    Array,
     CalibrationBin,
     compute_calibration_error,
 )
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from untrained.errors import UsageError, unknown_name_error
+from untrained.training.network import ADAGRAD_EPSILON
 
 # Fraction of the steps in which the learning rate of a cosine schedule rises.
 RISING_SHARE = 0.1
@@ -60,7 +61,7 @@ class WarmUpPlan:
         """Make the optimiser for the trainable parameters of a network."""
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if self.optimiser == "adagrad":
-            return torch.optim.Adagrad(parameters, lr=self.rate, eps=1e-2)
+            return torch.optim.Adagrad(parameters, lr=self.rate, eps=ADAGRAD_EPSILON)
         return torch.optim.SGD(
             parameters, lr=self.rate, momentum=0.9, nesterov=True, weight_decay=5e-4
         )

@@ -16,7 +16,6 @@ def describe_data(data: str, source: DataSource) -> str:
         data: Name of the data, such as "folder:./photos" or "digits".
         source: The data. Its parts are opened.
     """
-    title = data.replace(":", " ", 1)
     kind, _, address = data.partition(":")
     if kind in SOURCES and SOURCES[kind].belongs_to_user:
         # Options of a table follow a question mark.
@@ -24,6 +23,8 @@ def describe_data(data: str, source: DataSource) -> str:
         title = path.resolve().name
     elif data == DATASET_NAME:
         title = "data in Python"
+    else:
+        title = data.replace(":", " ", 1)
     count = sum(len(part) for part in source.parts.values())
     task = source.task
     noun = "sample"
@@ -31,6 +32,7 @@ def describe_data(data: str, source: DataSource) -> str:
         noun = "picture"
     elif task.is_table:
         noun = "row"
+    # Only tables have binary labels.
     if task.kind == BINARY:
         return f"{title}: {format_count(count, noun)}"
     if task.kind == REGRESSION:
