@@ -38,7 +38,7 @@ from untrained.formatting import format_percent
 from untrained.seeds import derive_seed
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Task
 
-# Shares of train, val and test.
+# Shares of train, val and test, which are usual for click logs (AutoInt, arXiv:1810.11921).
 PART_SHARES = (0.8, 0.1, 0.1)
 TRAIN_PART = 0
 TEST_PART = 2
