@@ -185,7 +185,7 @@ def count_network(space: Space, arch: Arch, task: Task) -> dict[str, int]:
     counts = space.counts(arch, task)
     if counts is None:
         raise ValueError(f"{arch} has no counts")
-    return counts._asdict()
+    return {"params": counts.params, "flops": counts.flops}
 
 
 def train_and_evaluate(

@@ -54,8 +54,10 @@ def test_the_recipes_for_contributors_name_files_that_exist():
     page = (DOCS.parent / "CONTRIBUTING.md").read_text()
     recipes = page.partition("## Recipes")[2].partition("## Rules")[0]
     # Files to add, and folders of the repository.
-    recipes = re.sub(r"\w+/NAME\.py|docs/[\w/-]+\.md|`tests/\w+/`", "", recipes)
+    recipes = re.sub(r"\w+/NAME\.py|docs/[\w/-]+\.md|`tests/\w+/`|`tests/[\w/]+\.py`", "", recipes)
     assert not find_missing_paths(recipes)
+    for path in re.findall(r"`(tests/[\w/]+\.py)`", page):
+        assert (DOCS.parent / path).is_file(), path
     for name in re.findall(r"`(draw_\w+|make_\w+)`", recipes):
         sources = (Path(untrained.__file__).parent / "reports").rglob("*.py")
         assert any(f"def {name}(" in source.read_text() for source in sources), name

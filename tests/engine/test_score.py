@@ -77,7 +77,7 @@ def test_a_proxy_sees_the_given_inputs_and_targets():
     model = nn.Linear(6, 4)
     inputs = torch.randn(5, 6)
     targets = torch.tensor([3, 1, 0, 2, 2])
-    loss = make_proxy(lambda probe: probe.loss, samples=5)
+    loss = make_proxy(lambda probe: probe.loss, samples=5, needs=("data", "labels"))
     expected = float(F.cross_entropy(model(inputs), targets).detach())
     assert get_value(score_networks(model, loss, (inputs, targets))) == pytest.approx(
         expected, rel=1e-6
@@ -89,7 +89,11 @@ def test_a_proxy_sees_the_given_inputs_and_targets():
 
 def test_missing_targets_are_drawn_from_the_classes_of_the_network():
     targets = []
-    observer = make_proxy(lambda probe: targets.append(probe.batch.targets) or 1.0, samples=64)
+    observer = make_proxy(
+        lambda probe: targets.append(probe.batch.targets) or 1.0,
+        samples=64,
+        needs=("data", "labels"),
+    )
     score_networks(nn.Linear(6, 3), observer, torch.randn(64, 6))
     score_networks(nn.Linear(6, 3), observer, torch.randn(64, 6))
     assert set(targets[0].tolist()) == {0, 1, 2}

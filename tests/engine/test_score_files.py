@@ -60,7 +60,11 @@ def test_a_network_that_takes_no_images_is_measured_on_noise_by_default(user_fil
 
 def test_default_data_have_no_more_classes_than_the_network(user_file):
     """Data with ten labels must not break a gradient proxy on a network with five outputs."""
-    loss = make_proxy(lambda probe: float(probe.batch.targets.max()) + 0 * probe.loss, samples=64)
+    loss = make_proxy(
+        lambda probe: float(probe.batch.targets.max()) + 0 * probe.loss,
+        samples=64,
+        needs=("data", "labels"),
+    )
     assert get_value(score_networks(f"{user_file}:make", loss, input_shape=(3, 8, 8))) == 4
 
 

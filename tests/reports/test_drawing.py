@@ -80,7 +80,7 @@ def test_the_line_in_a_bar_shows_the_bottleneck_even_if_it_is_wider() -> None:
 
 def test_a_stage_shows_its_operations_and_numbers() -> None:
     root = draw_svg(MOBILE)
-    assert list_texts(root)[:3] == ["block", "map", "channels (bottleneck)"]
+    assert list_texts(root)[:3] == ["block", "scale", "channels (bottleneck)"]
     assert [text for text in list_texts(root) if text.startswith("1/")] == ["1/2", "1/4", "1/8"]
     assert [list_texts(row) for row in list_rows(root)] == [
         ["conv 3x3", "16"], ["E1 K7", "40 (72)"], ["E4 K7", "\u00d75", "96 (48)"], ["E2 K5", "\u00d73", "224 (224)"],
