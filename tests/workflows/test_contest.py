@@ -157,6 +157,17 @@ def test_of_entries_within_one_standard_error_the_smallest_wins(source, tmp_path
     assert contest.winner_number == expected
 
 
+def test_of_one_network_with_two_learning_rates_the_better_wins(source, tmp_path, monkeypatch):
+    # Entry 3 is entry 1 with another rate. The two finalists count as tied.
+    monkeypatch.setattr(RunningContest, "_find_ties", lambda contest, ranked: list(ranked[:2]))
+    fake_trainings(monkeypatch, {1: 0.8, 2: 0.1, 3: 0.9, 4: 0.1})
+    entries, archs = make_entries(2)
+    contest = run_contest(entries, archs, make_settings(source, tmp_path))
+    assert contest is not None
+    assert contest.winner_number == 3
+    assert contest.winner == entries[0].arch
+
+
 def test_latency_decides_a_tie_before_size(source, tmp_path, monkeypatch):
     fake_trainings(monkeypatch, {1: 0.8, 2: 0.8, 3: 0.1, 4: 0.1})
     entries, archs = make_entries(2)

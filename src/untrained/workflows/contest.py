@@ -191,6 +191,8 @@ class RunningContest:
         if not finished:
             return None
         tied = self._find_ties(finished)
+        # Of entries that are equally fast and large, such as one network with two learning rates,
+        # `min` returns the first, which has the best result.
         winner = min(tied, key=self._make_tie_key)
         others = [number for number in state.entries if number not in finished]
         entries = tuple(state.entries[number] for number in finished + others)
@@ -502,10 +504,10 @@ class RunningContest:
                 tied.append(number)
         return tied
 
-    def _make_tie_key(self, number: int) -> tuple[float, float, int]:
+    def _make_tie_key(self, number: int) -> tuple[float, float]:
         """Return what decides between entries that are tied: latency, then parameters."""
         entry = self._state.entries[number]
-        return (entry.latency or 0.0, entry.params or 0, number)
+        return (entry.latency or 0.0, entry.params or 0)
 
 
 def _make_round_result(
