@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from untrained.config import DEFAULT_SPACE, Limits, SearchConfig
 from untrained.data import DataSource, load_data, set_input_size
+from untrained.data.registry import is_table_name
 from untrained.data.samples import DATASET_NAME, Samples, make_samples_source
 from untrained.engine import SeedBatches
 from untrained.engine.devices import parse_device_name
@@ -38,8 +39,6 @@ from untrained.workflows.validation import Validation
 # The default space for tables, and for those in which all columns are numbers.
 TABLE_SPACE = "nasrec_small"
 NUMBERS_SPACE = "mlp"
-# Data sources whose samples are rows of a table.
-TABLE_SOURCES = ("csv", "parquet", "criteo", "avazu", "kdd2012", "frappe", "clicks")
 
 
 @dataclass(frozen=True)
@@ -219,7 +218,7 @@ def choose_space(data: str) -> str:
     kind = data.partition(":")[0]
     if kind in PICTURE_SOURCES:
         return "convnet"
-    if kind in TABLE_SOURCES:
+    if is_table_name(data):
         return TABLE_SPACE
     return "nasbench201"
 
