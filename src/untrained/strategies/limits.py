@@ -218,7 +218,10 @@ class ConstrainedSpace:
         return self.mutate(a, rng)
 
     def limit_training_time(self, limit: TrainingTimeLimit) -> None:
-        """Limit the predicted training time. Call this before the first architecture is proposed."""
+        """Limit the predicted training time.
+
+        Call this before the first architecture is proposed.
+        """
         self._training_time = limit
         self._violations.clear()
 
@@ -350,7 +353,7 @@ class ConstrainedSpace:
     def _get_value(self, size: NetworkSize, limit: str) -> float | Failure:
         """Return the value of a network that an upper limit bounds, or why it cannot be counted."""
         if limit != _MAX_TRAINING_TIME:
-            # The part after the underscore is a property of `NetworkSize`: `params` of `max_params`.
+            # `params` of `max_params` is a property of `NetworkSize`.
             return _count_size(size, limit.partition("_")[2])
         assert self._training_time is not None
         flops = _count_size(size, "flops")

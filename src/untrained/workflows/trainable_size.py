@@ -35,8 +35,8 @@ TARGET_EPOCHS = 80
 # Number of networks that are timed first, and of random ones at the limit that follows from them.
 TIMED_NETWORKS = 4
 TIMED_SAMPLES = 6
-# Each of these timings takes at most this fraction of the training of the winner, but times at least
-# one network.
+# Each of these timings takes at most this fraction of the training of the winner, but times at
+# least one network.
 MAX_TIMING_SHARE = 0.05
 # The limit is raised until this fraction of `CHECKED_NETWORKS` random networks satisfies it.
 MIN_ALLOWED_FRACTION = 0.5
@@ -194,9 +194,9 @@ def _raise_until_satisfiable(
 ) -> TrainingTimeLimit | None:
     """Raise a limit on the training time until enough random networks satisfy it.
 
-    On a slow machine or in a short time, hardly any network can be trained long enough. The limit is
-    then the time that `MIN_ALLOWED_FRACTION` of random networks need at their smallest scale, and
-    the contest leaves out what is too slow.
+    On a slow machine or in a short time, hardly any network can be trained long enough. The limit
+    is then the time that `MIN_ALLOWED_FRACTION` of random networks need at their smallest scale,
+    and the contest leaves out what is too slow.
 
     Returns:
         The limit, or None if too few networks satisfy the limits of the user themselves.

@@ -69,7 +69,7 @@ def sum_counts(
     return Counts(params, flops)
 
 
-# -------------------------------------------------------------------- results of operations, in bytes
+# ------------------------------------------------------------------ results of operations, in bytes
 
 BYTES_PER_NUMBER = 4
 
