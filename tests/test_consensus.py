@@ -350,6 +350,7 @@ def test_the_first_candidates_are_the_reference_of_many():
 def test_the_description_says_how_far_members_agree():
     facts = {
         "label": "consensus",
+        "reference_size": 64,
         "weights": {"flops": 0.6, "swap": 0.4},
         "left_out": {"meco_opt": "failed on 40 of 64 reference networks"},
         "agreement": 0.714,
@@ -379,3 +380,24 @@ def test_the_description_says_how_far_members_agree():
     assert "which is low: train two." in other_advice
     alone = {**facts, "agreement": None, "explained_by_size": None, "left_out": {}}
     assert describe_consensus(alone) == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "start"),
+    [(1, "1 reference network is"), (9, "9 reference networks are"), (10, None)],
+)
+def test_few_reference_networks_do_not_show_how_far_members_agree(count, start):
+    facts = {
+        "label": "consensus",
+        "reference_size": count,
+        "weights": {"flops": 0.5, "swap": 0.5},
+        "left_out": {},
+        "agreement": 0.0,
+        "explained_by_size": 0.9,
+    }
+    text = describe_consensus(facts)
+    if start is None:
+        assert "mean rank correlation of 0.00" in text
+        assert "too few" not in text
+    else:
+        assert text == f"{start} too few to tell how far the 2 proxies of consensus agree."

@@ -258,3 +258,9 @@ def test_the_members_of_a_consensus_are_shown_with_their_weights() -> None:
     assert "&lt;meco&gt;" in page
     assert "<meco>" not in page
     assert "Members of" not in render_search_page(make_summary())
+    assert "among 64 random networks of the space" in page
+    assert "The weights come from the agreement between the members" in page
+    single = replace(consensus, reference_size=1)
+    page = extract_body(render_search_page(make_summary(consensus=(single,))))
+    assert "among 1 random network of the space" in page
+    assert "The weights are equal" in page

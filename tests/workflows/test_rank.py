@@ -256,7 +256,7 @@ def test_networks_that_all_members_tell_apart_are_not_tied():
     assert [row["low"] for row in rows] == pytest.approx([3 / 4, 2 / 4, 1 / 4])
     assert [row["high"] for row in rows] == pytest.approx([3 / 4, 2 / 4, 1 / 4])
     assert ranking.describe_certainty() == [
-        "The 8 proxies of consensus have a mean rank correlation of 1.00 with each other."
+        "3 networks are too few to tell how far the 8 proxies of consensus agree."
     ]
 
 

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from untrained.benchmarks.statistics import orient_score
-from untrained.formatting import format_percent
+from untrained.formatting import format_count, format_percent
 from untrained.proxies import Proxy
 from untrained.proxies.base import list_parts
 from untrained.proxies.consensus import Consensus
@@ -23,6 +23,8 @@ from untrained.types import Arch, Failure, Record
 # Below this mean rank correlation between members, a search warns that they disagree. The value is
 # a judgement and not the result of a measurement.
 LOW_AGREEMENT = 0.5
+# Rank correlations of fewer networks than this say nothing about how far the members agree.
+MIN_COMPARED_NETWORKS = 10
 CONSENSUS = "consensus"
 CONFIRM_ADVICE = "check the ranking with --confirm"
 
@@ -173,6 +175,17 @@ def describe_consensus(
     count = len(facts["weights"])
     sentences = []
     agreement = facts["agreement"]
+    explained = facts["explained_by_size"]
+    network_count = facts["reference_size"]
+    if agreement is not None and network_count < MIN_COMPARED_NETWORKS:
+        noun = "reference network" if is_sample_of_space else "network"
+        verb = "is" if network_count == 1 else "are"
+        sentences.append(
+            f"{format_count(network_count, noun)} {verb} too few to tell how far the {count} "
+            f"proxies of {facts['label']} agree."
+        )
+        agreement = None
+        explained = None
     if agreement is not None:
         comparison = ""
         if agreement < LOW_AGREEMENT:
@@ -183,7 +196,6 @@ def describe_consensus(
             f"The {count} proxies of {facts['label']} have a mean rank correlation of "
             f"{agreement:.2f} with each other{comparison}."
         )
-    explained = facts["explained_by_size"]
     if explained is not None:
         share = format_percent(explained, 0)
         sentences.append(f"The size of the networks explains {share} of the combined ranking.")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from untrained import formatting
 from untrained.benchmarks.statistics import spearman
+from untrained.proxies.consensus import MIN_REFERENCE
 from untrained.reports.pages.html import (
     DASH,
     make_code,
@@ -155,10 +156,14 @@ def make_consensus_section(summary: SearchSummary) -> str:
     """Return one section per consensus, with its members and weights; empty for other proxies."""
     sections = []
     for consensus in summary.consensus:
+        count = formatting.format_count(consensus.reference_size, "random network")
+        origin = "come from the agreement between the members"
+        if consensus.reference_size < MIN_REFERENCE:
+            origin = "are equal, because so few networks do not show how far the members agree"
         note = (
-            f"Each member ranks a network among {consensus.reference_size:,} random networks of "
-            "the space. The score is the weighted geometric mean of these percentiles. The weights "
-            "come from the agreement between the members; no network was trained for them."
+            f"Each member ranks a network among {count} of the space. The score is the weighted "
+            f"geometric mean of these percentiles. The weights {origin}; no network was trained "
+            "for them."
         )
         rows = []
         for name, weight in consensus.weights:
