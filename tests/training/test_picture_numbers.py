@@ -162,13 +162,22 @@ def test_a_refit_trains_on_the_validation_part_too(data, source, tmp_path):
 # -------------------------------------------------------------------------------- recipes
 
 
+def test_the_recipe_of_pictures_keeps_sizes_and_brightness_unless_the_user_decides(source):
+    recipe = adapt_recipe(load_recipe("photos"), source)
+    assert load_recipe("photos").augment == "trivial"
+    assert (recipe.cutout, recipe.augment) == (0, "")
+    # Shifts stay: an eighth of 8 pixels.
+    assert recipe.crop == 1
+    recipe = adapt_recipe(load_recipe("photos(cutout=3,augment=trivial)"), source)
+    assert (recipe.cutout, recipe.augment) == (3, "trivial")
+
+
 def test_the_recipe_of_pictures_has_no_label_smoothing_and_decides_on_mirroring(source):
     recipe = adapt_recipe(load_recipe("photos"), source)
     assert load_recipe("photos").smoothing > 0
     assert recipe.smoothing == 0
     # The brightness of a picture does not depend on left and right.
     assert recipe.flip is True
-    assert recipe.augment == "trivial"
     assert recipe.from_data == ()
     assert adapt_recipe(recipe, source) == recipe
     assert adapt_recipe(load_recipe("cifar"), source).smoothing == 0

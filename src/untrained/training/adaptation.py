@@ -20,9 +20,11 @@ MAX_TABLE_BATCH = 512
 
 
 def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
-    """Set the options in `recipe.from_data`: epochs, batch, rate, crop, flip and cutout.
+    """Set the options in `recipe.from_data`: epochs, batch, rate, crop, flip, cutout, augment.
 
-    Label smoothing is set to 0 for a regression, because it is about probabilities of classes.
+    For a regression, label smoothing is set to 0, because it is about probabilities of classes.
+    Pictures keep their content then, too: there is no cutout and no change of shape or colours,
+    since the label may be a size, an angle or a brightness.
 
     The label of the returned recipe contains these values, so repeating the training does not
     measure the data again. Options that the user set are kept. For a table, only epochs and batch
@@ -47,8 +49,11 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
         values.update(_propose_batch_and_rate(recipe, len(part), side))
         if "crop" in values:
             values["crop"] = round(CROP_SHARE * side)
+        has_numbers = source.task.kind == REGRESSION
         if "cutout" in values:
-            values["cutout"] = round(CUTOUT_SHARE * side)
+            values["cutout"] = 0 if has_numbers else round(CUTOUT_SHARE * side)
+        if "augment" in values and has_numbers:
+            values["augment"] = ""
         if "flip" in values:
             values["flip"] = may_be_mirrored(part.images, part.labels)
     elif isinstance(part, ArrayPart) and len(source.task.input_shape) == 3:

@@ -292,7 +292,7 @@ def photos() -> Recipe:
         decay_all=False,
         bf16=True,
         graphs=True,
-        from_data=("batch", "rate", "crop", "flip", "cutout"),
+        from_data=("batch", "rate", "crop", "flip", "cutout", "augment"),
     )
 
 
