@@ -106,3 +106,52 @@ def test_program_ends_quietly_when_the_pipe_is_closed(tmp_path):
         errors = running.stderr.read()
     assert first == b"rows.csv:1\tyes 0.7311\n"  # 1 / (1 + exp(-1))
     assert errors == b""
+
+
+PICTURES_NEED_PILLOW = "reading pictures needs Pillow: pip install pillow\n"
+NEEDS_ONNX = "running the network needs onnxruntime (pip install onnxruntime)"
+NEEDS_TORCH = "torch and safetensors (pip install torch safetensors)"
+MODEL_SOURCE = """\
+def load():
+    from safetensors.torch import load_file
+"""
+
+
+@pytest.mark.parametrize(
+    ("missing", "runtime", "message"),
+    [
+        (["PIL"], "auto", PICTURES_NEED_PILLOW),
+        (["onnxruntime"], "onnx", f"{NEEDS_ONNX}\n"),
+        (["onnxruntime", "torch"], "auto", f"{NEEDS_ONNX}, or {NEEDS_TORCH}\n"),
+        (["torch"], "torch", f"running the network needs {NEEDS_TORCH}\n"),
+        (["safetensors"], "torch", f"running the network needs {NEEDS_TORCH}\n"),
+        (["numpy"], "auto", "predict.py needs numpy: pip install numpy\n"),
+    ],
+)
+def test_a_missing_package_is_named_once_and_no_picture_is_blamed(
+    tmp_path, missing, runtime, message
+):
+    shutil.copyfile(predict_template.__file__, tmp_path / "predict.py")
+    (tmp_path / "config.json").write_text(json.dumps(PLAIN | {"table": None, "classes": ["a"]}))
+    (tmp_path / "model.onnx").write_bytes(b"")
+    (tmp_path / "model.py").write_text(MODEL_SOURCE)
+    for name in ("one.png", "two.png"):
+        Image.new("RGB", (32, 32)).save(tmp_path / name)
+    program = (
+        "import runpy, sys\n"
+        f"sys.modules.update(dict.fromkeys({missing}))\n"  # Python then finds no such module
+        "sys.modules.setdefault('torch', type(sys))\n"  # importing the real one is slow
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    arguments = ["predict.py", "one.png", "two.png", "--runtime", runtime]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
+
+
+def test_a_network_for_arrays_does_not_need_pillow():
+    assert predict_template.reads_images(PLAIN | {"table": None})
+    assert not predict_template.reads_images(PLAIN | {"table": None, "reads_arrays": True})
+    assert not predict_template.reads_images({"input_shape": [3], "table": {"label": "y"}})

@@ -3,8 +3,9 @@
 A network for arrays reads numpy files instead: python predict.py samples.npy. The first axis of the
 array counts samples, and an .npz file holds a single array or one called x. A network for a table
 reads CSV files: python predict.py rows.csv. The file has the columns of the training data, which
-table.py encodes, or plain numbers if the network was exported without column names. Uses ONNX
-Runtime if it is installed, otherwise torch. Images need Pillow. Reads config.json beside this file.
+table.py encodes, or plain numbers if the network was exported without column names. Needs
+numpy, and ONNX Runtime or else torch and safetensors. Images also need Pillow. Reads config.json
+beside this file.
 """
 
 import argparse
@@ -17,7 +18,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+try:
+    import numpy as np
+except ModuleNotFoundError:
+    sys.exit("predict.py needs numpy: pip install numpy")
 
 HERE = Path(__file__).resolve().parent
 BATCH_SIZE = 64
@@ -70,6 +74,35 @@ def _load_torch_network() -> Callable[[Array], Array]:
 
     network = load()
     return lambda inputs: network(torch.from_numpy(inputs)).detach().numpy()
+
+
+def check_pillow() -> None:
+    """Raise ModuleNotFoundError if Pillow is missing, which is no fault of any image."""
+    import PIL  # noqa: F401
+
+
+def describe_missing_package(package: str, runtime: str) -> str:
+    """Say which packages to install.
+
+    Args:
+        package: The module that was not found.
+        runtime: The option --runtime.
+
+    Returns:
+        One line; empty if installing packages does not help.
+    """
+    if package == "PIL":
+        return "reading pictures needs Pillow: pip install pillow"
+    uses_onnx = runtime != "torch" and (HERE / "model.onnx").is_file()
+    uses_torch = (HERE / "model.py").is_file() and (runtime != "onnx" or not uses_onnx)
+    choices = []
+    if uses_onnx:
+        choices.append("onnxruntime (pip install onnxruntime)")
+    if uses_torch:
+        choices.append("torch and safetensors (pip install torch safetensors)")
+    if not choices:
+        return ""
+    return f"running the network needs {', or '.join(choices)}"
 
 
 def read_image(path: Path, config: dict[str, Any]) -> Array:
@@ -194,6 +227,12 @@ def list_image_suffixes() -> set[str]:
     return {suffix for suffix, name in suffixes.items() if name in IMAGE_FORMATS}
 
 
+def reads_images(config: dict[str, Any]) -> bool:
+    """Return whether the inputs of the network are images, not arrays or rows of a table."""
+    is_image = len(config["input_shape"]) == 3
+    return is_image and not config["table"] and not config.get("reads_arrays")
+
+
 def read_file(
     path: Path, config: dict[str, Any], unreadable: list[Path]
 ) -> Iterator[tuple[str, Array]]:
@@ -269,7 +308,16 @@ def main() -> int:
     config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
     # model.py and table.py are beside this file.
     sys.path.insert(0, str(HERE))
-    run_network = load_network(arguments.runtime)
+    try:
+        if reads_images(config):
+            check_pillow()
+        run_network = load_network(arguments.runtime)
+    except ModuleNotFoundError as error:
+        message = describe_missing_package(error.name or "", arguments.runtime)
+        if not message:
+            raise
+        print(message, file=sys.stderr)
+        return 1
     sample_count = 0
     unreadable: list[Path] = []
     for path in arguments.paths:
