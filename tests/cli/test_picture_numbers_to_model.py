@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from tests.data.pictures import save_image
-from tests.exports.networks import run_without_untrained
+from tests.exports.networks import run_onnx_snippet, run_without_untrained
 from untrained.data import TEST
 from untrained.data.pictures.label_file import LabelFileOptions, list_label_file
 from untrained.workflows import contest_rounds
@@ -86,6 +87,11 @@ def test_one_command_makes_a_model_that_predicts_in_the_unit_of_the_label(
         )
         assert training["mae"] == pytest.approx(mean_absolute_error(labels, predicted), rel=1e-3)
         assert training["r2"] == pytest.approx(r2_score(labels, predicted), abs=1e-3)
+
+    # So does the program in the README that needs only numpy and ONNX Runtime.
+    name = test_names[0]
+    (number,) = run_onnx_snippet(project / "model", np.asarray(Image.open(project / name)))
+    assert float(number) == pytest.approx(predictions[name], rel=1e-4)
 
     config = json.loads(Path("model/config.json").read_text())
     assert config["target"] == {

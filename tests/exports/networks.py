@@ -1,5 +1,6 @@
 """Networks for the tests of exports: one per space, some as users write them, some to refuse."""
 
+import re
 import subprocess
 import sys
 from collections import OrderedDict
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -69,6 +71,23 @@ def run_without_untrained(
     """Run code in a Python that ignores PYTHONPATH and cannot import `untrained`."""
     command = [sys.executable, "-I", "-c", BLOCK_UNTRAINED + code, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def run_onnx_snippet(folder: Path, picture: np.ndarray) -> list[str]:
+    """Run the program for ONNX Runtime in the README of an export and return what it prints."""
+    readme = (folder / "README.md").read_text()
+    snippets = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+    (snippet,) = [text for text in snippets if "onnxruntime" in text]
+    np.save(folder.parent / "picture.npy", picture)
+    shape = ", ".join(map(str, picture.shape))
+    placeholder = f"np.zeros(({shape}), np.uint8)"
+    assert placeholder in snippet
+    snippet = snippet.replace(placeholder, "np.load('../picture.npy')")
+    # Nothing but numpy and ONNX Runtime may be used.
+    blocked = "sys.modules.update(dict.fromkeys(['torch', 'PIL', 'safetensors']))\n"
+    done = run_without_untrained(f"{blocked}{snippet}", folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
 
 
 # --------------------------------------------------------------------- networks as users write them

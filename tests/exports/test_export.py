@@ -15,7 +15,13 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import nn
 
-from tests.exports.networks import ReadsValues, ResNet, TokenNetwork, run_without_untrained
+from tests.exports.networks import (
+    ReadsValues,
+    ResNet,
+    TokenNetwork,
+    run_onnx_snippet,
+    run_without_untrained,
+)
 from untrained.data import load_data
 from untrained.errors import UsageError
 from untrained.reports.confirmation_result import Confirmation, DesignResult
@@ -164,6 +170,28 @@ def test_predictions_without_untrained_equal_those_of_the_network(folder, tmp_pa
         assert [(word, float(value)) for word, value in words] == [
             (str(place), pytest.approx(float(probabilities[place]), abs=1e-4)) for place in best
         ]
+
+
+def test_the_onnx_snippet_in_the_readme_predicts_as_the_program_does(folder, tmp_path):
+    picture = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(picture).save(tmp_path / "picture.png")
+    predictions = run_predict(folder, str(tmp_path / "picture.png"))
+    expected_class, expected_probability = predictions[str(tmp_path / "picture.png")][0].split()
+    predicted_class, probability = run_onnx_snippet(folder, picture)
+    assert predicted_class == expected_class
+    assert float(probability) == pytest.approx(float(expected_probability), abs=1e-4)
+
+
+def test_the_onnx_snippet_reads_grey_pictures_and_a_single_output(tmp_path):
+    network = nn.Sequential(nn.Flatten(), nn.Linear(96, 1))
+    result = export(network, tmp_path / "out", input_shape=(1, 12, 8), num_classes=1)
+    picture = np.random.default_rng(0).integers(0, 256, (12, 8, 3), dtype=np.uint8)
+    grey = torch.from_numpy(picture / 255).mean(2).float()[None, None]
+    with torch.no_grad():
+        yes = float(network(grey).sigmoid())
+    predicted_class, probability = run_onnx_snippet(result.folder, picture)
+    assert predicted_class == ("yes" if yes > 0.5 else "no")
+    assert float(probability) == pytest.approx(max(yes, 1 - yes), abs=1e-4)
 
 
 def test_images_are_scaled_and_cropped_around_the_centre(folder, tmp_path):

@@ -13,6 +13,7 @@ from untrained.formatting import format_count, format_limited_value, format_perc
 from untrained.onnx_files import TOLERANCE
 from untrained.runs.folder import RunFolder, read_versions
 from untrained.strategies.latency import Latency
+from untrained.training.accuracy import describe_chance_level, format_accuracy
 from untrained.training.result import format_errors
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Task
 from untrained.version import __version__
@@ -280,20 +281,24 @@ def _count_columns(schema: Schema) -> str:
 
 def _make_usage(subject: ExportSubject, facts: ExportFacts) -> str:
     task = subject.task
+    packages = "onnxruntime numpy"
+    if facts.onnx_failure:
+        packages = "torch safetensors numpy"
+    reads_images = subject.schema is None and not subject.reads_arrays
     if subject.schema is None:
-        shell_lines = [
-            "pip install onnxruntime pillow numpy",
-            "python predict.py picture.png folder/",
-        ]
-        if subject.reads_arrays:
-            shell_lines = ["pip install onnxruntime numpy", "python predict.py samples.npy"]
+        shell_lines = [f"pip install {packages}", "python predict.py samples.npy"]
+        if reads_images:
+            shell_lines = [
+                f"pip install {packages} pillow",
+                "python predict.py picture.png folder/",
+            ]
         python_lines = [
             "from model import load  # needs torch and safetensors",
             "",
             "network = load()",
         ]
     else:
-        shell_lines = ["pip install onnxruntime numpy", "python predict.py rows.csv"]
+        shell_lines = [f"pip install {packages}", "python predict.py rows.csv"]
         python_lines = [
             "import torch",
             "from model import load  # needs torch and safetensors",
@@ -305,7 +310,51 @@ def _make_usage(subject: ExportSubject, facts: ExportFacts) -> str:
     lines = ["```", *shell_lines, "```"]
     if not facts.source_failure:
         lines.extend(["", "```python", *python_lines, "```"])
+    if reads_images and not facts.onnx_failure:
+        lines.append("\nWith onnxruntime and numpy alone, for a picture that is already decoded:\n")
+        lines.extend(["```python", *_make_onnx_lines(task), "```"])
     return "\n".join(lines)
+
+
+def _make_onnx_lines(task: Task) -> list[str]:
+    """Return a program that predicts a decoded image with ONNX Runtime and numpy."""
+    channels, height, width = task.input_shape
+    lines = [
+        "import json",
+        "",
+        "import numpy as np",
+        "import onnxruntime",
+        "",
+        'with open("config.json", encoding="utf-8") as file:',
+        "    config = json.load(file)",
+        'session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])',
+        "input_name = session.get_inputs()[0].name",
+        "",
+        f"image = np.zeros(({height}, {width}, 3), np.uint8)  # your picture: "
+        "(height, width, RGB), 0 to 255",
+        "pixels = image / 255",
+    ]
+    if channels == 1:
+        lines.append("pixels = pixels.mean(2, keepdims=True)  # the network sees grey")
+    lines.extend(
+        [
+            'normalised = (pixels - config["mean"]) / config["std"]',
+            "inputs = normalised.transpose(2, 0, 1)[np.newaxis].astype(np.float32)",
+            "output = session.run(None, {input_name: inputs})[0][0]",
+        ]
+    )
+    if task.kind == REGRESSION:
+        lines.append('print(output[0] * config["target"]["std"] + config["target"]["mean"])')
+        return lines
+    if task.num_classes == 1:
+        lines.append("yes = 1 / (1 + np.exp(-output[0]))")
+        lines.append("probabilities = np.array([1 - yes, yes])")
+    else:
+        lines.append("exponentials = np.exp(output - output.max())")
+        lines.append("probabilities = exponentials / exponentials.sum()")
+    lines.append("best = probabilities.argmax()")
+    lines.append('print(config["classes"][best], probabilities[best])')
+    return lines
 
 
 def _make_prediction_line(task: Task) -> str:
@@ -416,10 +465,15 @@ def _describe_quality(subject: ExportSubject) -> str:
         return f"Unknown: the weights come from {subject.weights}, without a test result."
     samples = training.get("samples") or {}
     test = "evaluated once"
-    if "test" in samples:
+    # The interval of an accuracy names the number of samples.
+    if "test" in samples and training["accuracy"] is None:
         test = f"{format_count(samples['test'], 'sample')}, evaluated once"
     result = _format_test_result(training)
     quality = f"{result} on the test part of {_name_data(subject)} ({test})."
+    if training["accuracy"] is not None:
+        warning = describe_chance_level(training["accuracy"], training.get("confusion") or [])
+        if warning:
+            quality += f" Warning: {warning}."
     if subject.task.kind == REGRESSION:
         quality += f" {_describe_errors(subject)}"
     if training.get("estimated_by"):
@@ -446,8 +500,12 @@ def _describe_errors(subject: ExportSubject) -> str:
 
 
 def _format_test_result(training: dict[str, Any]) -> str:
-    if training["accuracy"] is not None:
-        return f"Accuracy {format_percent(training['accuracy'])}"
+    accuracy = training["accuracy"]
+    if accuracy is not None:
+        samples = training.get("samples") or {}
+        if samples.get("test"):
+            return f"Test accuracy {format_accuracy(accuracy, samples['test'])}"
+        return f"Test accuracy {format_percent(accuracy)}"
     if training.get("rmse") is not None:
         return f"RMSE {format_errors(training['rmse'], training['mae'], training['r2'])}"
     log_loss = f"Log loss {training['loss']:.4f}"
