@@ -44,28 +44,30 @@ def get_section(page: str, title: str) -> str:
                 make_proxy_result("params", "baseline", 0.7, 0.6, 0.8),
             ),
             "The only proxy is a: Spearman 0.900 (0.850 to 0.950), against 0.700 (0.600 to 0.800) for params, the "
-            "best baseline. It is better than counting parameters; their confidence intervals do not overlap.",
+            "best baseline. It is better than counting parameters: the confidence intervals do not overlap.",
         ),
         (
             (
                 make_proxy_result("a", value=0.9, low=0.75, high=0.95),
                 make_proxy_result("params", "baseline", 0.7, 0.6, 0.8),
             ),
-            "It is better than counting parameters; their confidence intervals overlap, so the difference may be chance.",
+            "On these networks, its correlation is higher than that of counting parameters; the confidence intervals "
+            "overlap, so the difference may be chance.",
         ),
         (
             (
                 make_proxy_result("a", value=0.6, low=0.5, high=0.7),
                 make_proxy_result("flops", "baseline", 0.7, 0.6, 0.8),
             ),
-            "It is not better than flops; their confidence intervals overlap, so the difference may be chance.",
+            "On these networks, its correlation is not higher than that of flops; the confidence intervals overlap, "
+            "so the difference may be chance.",
         ),
         (
             (
                 make_proxy_result("a", value=0.3, low=0.2, high=0.4),
                 make_proxy_result("flops", "baseline", 0.7, 0.6, 0.8),
             ),
-            "It is not better than flops; their confidence intervals do not overlap.",
+            "It is worse than flops: the confidence intervals do not overlap.",
         ),
         (
             (
@@ -73,8 +75,8 @@ def get_section(page: str, title: str) -> str:
                 make_proxy_result("a", value=0.6),
                 make_proxy_result("params", "baseline", 0.65),
             ),
-            "against 0.700 for flops, the best baseline. It is not better than flops; without "
-            "confidence intervals, this may be chance. Counting parameters gives 0.650.",
+            "against 0.700 for flops, the best baseline. On these networks, its correlation is not higher than that of "
+            "flops; without confidence intervals, this may be chance. Counting parameters gives 0.650.",
         ),
         (
             (
@@ -82,8 +84,9 @@ def get_section(page: str, title: str) -> str:
                 make_proxy_result("params", "baseline", 0.65),
                 make_proxy_result("params", "other", 0.2),
             ),
-            "The best of 2 proxies is params: Spearman 0.900, against 0.650 for params, the best baseline. It is better "
-            "than counting parameters; without confidence intervals, this may be chance.",
+            "The best of 2 proxies is params: Spearman 0.900, against 0.650 for params, the best baseline. "
+            "On these networks, its correlation is higher than that of counting parameters; without confidence "
+            "intervals, this may be chance.",
         ),
         (
             (

@@ -127,13 +127,15 @@ def _compare_with_baselines(
 
 def _compare_estimates(proxy: Estimate, baseline: Estimate, rival: str) -> str:
     is_better = proxy.value > baseline.value
-    text = f"It is better than {rival}" if is_better else f"It is not better than {rival}"
     intervals_differ = proxy.differs_from(baseline)
+    if intervals_differ:
+        verdict = "better" if is_better else "worse"
+        return f"It is {verdict} than {rival}: the confidence intervals do not overlap."
+    comparison = "higher" if is_better else "not higher"
+    text = f"On these networks, its correlation is {comparison} than that of {rival}"
     if intervals_differ is None:
         return f"{text}; without confidence intervals, this may be chance."
-    if intervals_differ:
-        return f"{text}; their confidence intervals do not overlap."
-    return f"{text}; their confidence intervals overlap, so the difference may be chance."
+    return f"{text}; the confidence intervals overlap, so the difference may be chance."
 
 
 def _make_benchmark_header(result: BenchmarkResult) -> str:
