@@ -15,7 +15,13 @@ from untrained.workflows.scores import Scores
 @ut.proxy(higher_is_better=True, samples=4)
 def mean_input(probe):
     """Mean of the inputs."""
-    return float(probe.batch.inputs.mean())
+    return float(probe.batch.inputs.double().mean())
+
+
+@ut.proxy(samples=4)
+def output_norm(probe):
+    """Norm of the output."""
+    return probe.model(probe.batch.inputs).norm()
 
 
 @ut.proxy(higher_is_better=True)
@@ -43,6 +49,26 @@ def test_scores_are_a_mapping_from_proxy_to_number():
     with pytest.raises(KeyError, match="no score by 'flops'; available: params, mean_input"):
         scores["flops"]
     assert scores.get("flops") is None
+
+
+@pytest.mark.parametrize("network_type", [torch.float32, torch.float64])
+@pytest.mark.parametrize("data_type", [torch.float32, torch.float64])
+def test_inputs_are_converted_to_the_float_type_of_a_module(network_type, data_type):
+    """A linear layer refuses inputs of another type than that of its weights."""
+    model = make_model().to(network_type)
+    inputs = make_inputs().to(data_type)
+    scores = ut.score(model, inputs, proxies=[output_norm])
+    with torch.no_grad():
+        expected = float(model(make_inputs().to(network_type)).norm())
+    assert scores["output_norm"] == pytest.approx(expected)
+    assert next(model.parameters()).dtype == network_type
+
+
+def test_integer_inputs_stay_integers():
+    model = nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(6, 3))
+    indices = torch.tensor([[0, 1, 2], [3, 4, 0]])
+    scores = ut.score(model, indices, proxies=[mean_input])
+    assert scores["mean_input"] == 10 / 6
 
 
 def test_a_failed_proxy_raises_its_reason_when_it_is_read():

@@ -38,6 +38,23 @@ def test_a_search_takes_samples_of_any_kind(data, tmp_path):
     assert result.run.config.data == "tensor"
 
 
+@pytest.mark.parametrize("kind", ["arrays", "Dataset", "DataLoader"])
+def test_float64_inputs_have_the_scores_of_float32_inputs(kind, tmp_path):
+    """Numpy creates float64 by default, and networks are built in float32."""
+    data: object = (INPUTS.double().numpy(), LABELS.numpy())
+    expected_data: object = (INPUTS, LABELS)
+    if kind == "Dataset":
+        data = TensorDataset(INPUTS.double(), LABELS)
+        expected_data = TensorDataset(INPUTS, LABELS)
+    elif kind == "DataLoader":
+        data = DataLoader(TensorDataset(INPUTS.double(), LABELS), batch_size=10)
+    result = search(data, tmp_path / "run")
+    expected = search(expected_data, tmp_path / "expected")
+    assert not result.ranking.failed
+    values = {record.arch: record.value for record in result.records}
+    assert values == {record.arch: record.value for record in expected.records}
+
+
 def test_networks_have_an_output_for_every_label(tmp_path):
     """NAS-Bench-201 has ten classes by default, and these labels need twelve."""
     result = search((INPUTS, LABELS), tmp_path / "run")

@@ -5,7 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from untrained.data.samples import DATASET_NAME, is_samples, make_samples_source, open_samples
+from untrained.data.samples import (
+    DATASET_NAME,
+    is_samples,
+    make_samples_source,
+    make_scoring_source,
+    open_samples,
+)
 from untrained.data.source import DataSource
 from untrained.data_root import find_data_root
 from untrained.errors import UsageError
@@ -93,7 +99,8 @@ def load_data(data: object, like: Task, root: str | Path | None = None) -> DataS
             pair of inputs and targets; a torch Dataset or DataLoader; or a `DataSource`, which is
             returned as it is.
         like: Task with the input shape that networks take. Its number of classes is used if the
-            data do not define one. Samples from Python keep their own shape.
+            data do not define one. Samples from Python keep their own shape, and
+            floats become float32.
         root: Data root; by default that of `find_data_root`.
 
     Raises:
@@ -111,7 +118,8 @@ def load_data(data: object, like: Task, root: str | Path | None = None) -> DataS
     if is_samples(data):
         samples = open_samples(data)
         input_shape = tuple(samples.read_first_input().shape[1:])
-        return samples.make_source(replace(like, dataset=DATASET_NAME, input_shape=input_shape))
+        task = replace(like, dataset=DATASET_NAME, input_shape=input_shape)
+        return make_scoring_source(samples, task)
     if isinstance(data, Path):
         data = name_data_path(data)
     if not isinstance(data, str):

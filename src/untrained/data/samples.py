@@ -46,7 +46,7 @@ class Samples(Protocol):
         ...
 
     def make_source(self, task: Task) -> DataSource:
-        """Make a data source of these samples."""
+        """Make a data source of these samples, in the types that the caller gave them."""
         ...
 
     def read_all(self) -> tuple[Tensor, Tensor | None]:
@@ -151,6 +151,31 @@ def make_training_source(samples: Samples, min_classes: int = 2) -> DataSource:
     return make_array_source({TRAIN: (inputs, targets)}, DATASET_NAME, min_classes)
 
 
+def make_scoring_source(
+    samples: Samples, task: Task, dtype: torch.dtype = torch.float32
+) -> DataSource:
+    """Make a data source of samples from Python to score networks on.
+
+    Args:
+        samples: The samples.
+        task: The task of the networks.
+        dtype: Type of the weights. Inputs that are floats are converted to it, because numpy
+            creates float64 by default, and a layer refuses inputs of another type.
+    """
+    source = samples.make_source(task)
+
+    def draw(sample_count: int, generator: torch.Generator) -> Batch:
+        batch = source.draw(sample_count, generator)
+        return Batch(convert_floats(batch.inputs, dtype), batch.targets)
+
+    return replace(source, draw=draw)
+
+
+def convert_floats(inputs: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return inputs with another floating type; integers, such as indices, stay as they are."""
+    return inputs.to(dtype) if inputs.is_floating_point() else inputs
+
+
 def make_samples_source(samples: Samples, like: Task) -> DataSource:
     """Make a data source of samples from Python, for networks that are built to fit them.
 
@@ -161,11 +186,11 @@ def make_samples_source(samples: Samples, like: Task) -> DataSource:
     """
     input_shape = tuple(samples.read_first_input().shape[1:])
     task = Task(DATASET_NAME, input_shape, like.num_classes, like.loss)
-    source = samples.make_source(task)
+    source = make_scoring_source(samples, task)
     labels = source.batch(_SAMPLES_FOR_CLASSES).targets
     if like.loss == "cross_entropy" and not labels.is_floating_point():
         classes = max(like.num_classes, int(labels.max()) + 1)
-        source = samples.make_source(replace(task, num_classes=classes))
+        source = make_scoring_source(samples, replace(task, num_classes=classes))
     return source
 
 

@@ -19,7 +19,9 @@ from untrained.data import DataSource, load_data
 from untrained.data.registry import is_table_name, name_data_path
 from untrained.data.samples import (
     DATASET_NAME,
+    convert_floats,
     is_samples,
+    make_scoring_source,
     make_training_source,
     open_samples,
     open_training_samples,
@@ -348,13 +350,14 @@ def load_source_for(
     task = subject.task
     if data is not None and not isinstance(data, str | Path):
         samples = open_samples(data)
-        first_input = samples.read_first_input()
+        dtype = _find_float_type(subject)
+        first_input = convert_floats(samples.read_first_input(), dtype)
         classes = num_classes or task.num_classes
         if not classes:
             classes = _count_outputs(subject, lambda: first_input)
         shape = tuple(first_input.shape[1:])
         task = replace(task, dataset=DATASET_NAME, input_shape=shape, num_classes=classes)
-        return samples.make_source(task)
+        return make_scoring_source(samples, task, dtype)
     if isinstance(data, Path):
         data = name_data_path(data)
     shape = tuple(input_shape or task.input_shape)
@@ -392,6 +395,17 @@ def load_source_for(
     if may_change_labels and source.task.num_classes != classes:
         return _fold_labels(source, classes)
     return source
+
+
+def _find_float_type(subject: Subject) -> torch.dtype:
+    """Return the floating type of the inputs that a network reads: float32, or float64."""
+    if subject.arch.space not in ("module", "factory"):
+        return torch.float32
+    # A network of the user ignores the task.
+    for parameter in subject.build(subject.task).parameters():
+        if parameter.dtype in (torch.float32, torch.float64):
+            return parameter.dtype
+    return torch.float32
 
 
 def load_training_samples(
