@@ -450,3 +450,29 @@ def test_the_gates_of_squeeze_and_excitation_are_not_part_of_the_trunk():
     first, second = measured.passes
     assert first is not None
     assert second is not None
+
+
+def test_networks_on_series_have_the_scores_of_the_same_networks_on_maps_of_one_column():
+    generator = torch.Generator().manual_seed(3)
+    weights = [torch.randn(8, 2, 5, generator=generator), torch.randn(8, 8, 3, generator=generator)]
+    weights.append(torch.randn(8, 8, 3, generator=generator))
+
+    def build(dimensions: int) -> nn.Module:
+        conv = nn.Conv1d if dimensions == 1 else nn.Conv2d
+        pool = nn.AdaptiveAvgPool1d(1) if dimensions == 1 else nn.AdaptiveAvgPool2d(1)
+        blocks = []
+        for weight, stride in zip(weights, (1, 2, 1), strict=True):
+            length = weight.shape[2]
+            kernel = length if dimensions == 1 else (length, 1)
+            padding = length // 2 if dimensions == 1 else (length // 2, 0)
+            steps = stride if dimensions == 1 else (stride, 1)
+            layer = conv(weight.shape[1], 8, kernel, steps, padding, bias=False)
+            layer.weight.data = weight if dimensions == 1 else weight[..., None]
+            blocks.append(nn.Sequential(layer, nn.ReLU()))
+        return nn.Sequential(nn.Sequential(*blocks), pool, nn.Flatten(), nn.Linear(8, 3))
+
+    series = torch.randn(16, 2, 20, generator=generator)
+    labels = torch.arange(16) % 3
+    for name in ("az_expressivity", "az_progressivity", "az_trainability"):
+        expected = load_proxy(name)(Probe(build(2), Batch(series[..., None], labels)))
+        assert load_proxy(name)(Probe(build(1), Batch(series, labels))) == pytest.approx(expected)

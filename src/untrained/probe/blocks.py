@@ -70,12 +70,24 @@ def _is_stack_of_blocks(module: nn.Module) -> bool:
     return all(any(True for _ in member.children()) for member in members)
 
 
-def measure_blocks(trunk: Sequence[Tensor], draw_signs: DrawSigns) -> Blocks:
+def contain_convolutions_of_series(blocks: Sequence[nn.Module]) -> bool:
+    """Return whether blocks work on series, so that three axes are (samples, channels, length).
+
+    Otherwise they are tokens, (samples, positions, channels).
+    """
+    return any(isinstance(module, nn.Conv1d) for block in blocks for module in block.modules())
+
+
+def measure_blocks(
+    trunk: Sequence[Tensor], draw_signs: DrawSigns, are_series: bool = False
+) -> Blocks:
     """Run one backward pass through each block.
 
     Args:
         trunk: What `record_trunk` recorded, with its autograd graph.
         draw_signs: Draws the gradients at the outputs, from the last block to the first.
+        are_series: Whether features with three axes are series. They are measured as maps of one
+            column.
     """
     features: list[Tensor] = []
     if len(trunk) >= 2:
@@ -85,12 +97,17 @@ def measure_blocks(trunk: Sequence[Tensor], draw_signs: DrawSigns) -> Blocks:
         features = _remove_gates(same_axes)
     if len(features) < 2:
         raise Unscorable("unsupported", "the network has no block")
+    # Features of the trunk have the same number of axes.
+    as_columns = are_series and features[0].ndim == 3
     passes = []
     for k in range(len(features) - 1, 0, -1):
         g_out = draw_signs(features[k], k)
-        passes.append(_propagate_gradient(features[k - 1], features[k], g_out))
+        passes.append(_propagate_gradient(features[k - 1], features[k], g_out, as_columns))
     passes.reverse()
-    return Blocks(tuple(feature.detach() for feature in features), tuple(passes))
+    measured_features = []
+    for feature in features:
+        measured_features.append(_add_column_axis(feature.detach(), as_columns))
+    return Blocks(tuple(measured_features), tuple(passes))
 
 
 def _remove_gates(features: Sequence[Tensor]) -> list[Tensor]:
@@ -167,14 +184,22 @@ def _propagate_gradient(
     before: Tensor,
     after: Tensor,
     g_out: Tensor,
+    as_columns: bool,
 ) -> tuple[Tensor, Tensor] | None:
     if not (before.requires_grad and after.requires_grad):
         return None
     (g_in,) = torch.autograd.grad(after, before, g_out, retain_graph=True, allow_unused=True)
     if g_in is None:
         return None
+    g_in = _add_column_axis(g_in, as_columns)
+    g_out = _add_column_axis(g_out, as_columns)
     g_in = _match_resolution(g_in, g_out)
     return flatten_positions(g_in), flatten_positions(g_out)
+
+
+def _add_column_axis(series: Tensor, as_columns: bool) -> Tensor:
+    """Return a series (samples, channels, length) as a map of one column, if it is one."""
+    return series[..., None] if as_columns else series
 
 
 def _match_resolution(g_in: Tensor, g_out: Tensor) -> Tensor:

@@ -17,7 +17,12 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from untrained.errors import Unscorable
-from untrained.probe.blocks import Blocks, measure_blocks
+from untrained.probe.blocks import (
+    Blocks,
+    contain_convolutions_of_series,
+    find_blocks,
+    measure_blocks,
+)
 from untrained.probe.circle import Motion, draw_plane, measure_motion
 from untrained.probe.codes import SignCode
 from untrained.probe.fisher import compute_directions, compute_fisher, draw_combinations
@@ -392,7 +397,8 @@ class Probe(ForwardProbe):
             return signs.to(feature)
 
         with self.scoring_mode():
-            return measure_blocks(self._get_graph().trunk, draw_signs)
+            are_series = contain_convolutions_of_series(find_blocks(self.model))
+            return measure_blocks(self._get_graph().trunk, draw_signs, are_series)
 
     def kernel(
         self,

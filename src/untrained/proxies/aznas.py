@@ -21,11 +21,13 @@ from untrained.proxies.base import aggregate, proxy, register_proxy
 PAPER = "AZ-NAS (Lee & Ham)"
 SMALL = 1e-8
 TRUNK = "a trunk of blocks"
+# Since version 2, features of one-dimensional convolutions are read as series and not as tokens.
+VERSION = 2
 VIEWS = ("az_expressivity", "az_progressivity", "az_trainability", "flops")
 
 
 @register_proxy
-@proxy(paper=PAPER, aspects="expressivity", samples=64, cost=2, layers=TRUNK)
+@proxy(paper=PAPER, aspects="expressivity", samples=64, cost=2, layers=TRUNK, version=VERSION)
 def az_expressivity(probe: Probe) -> float:
     """How evenly features spread over the directions of channel space, summed over the trunk.
 
@@ -40,7 +42,7 @@ def az_expressivity(probe: Probe) -> float:
 
 
 @register_proxy
-@proxy(paper=PAPER, aspects="expressivity", samples=64, cost=2, layers=TRUNK)
+@proxy(paper=PAPER, aspects="expressivity", samples=64, cost=2, layers=TRUNK, version=VERSION)
 def az_progressivity(probe: Probe) -> float:
     """The smallest growth of the spread of features (`az_expressivity`) from one block to the next.
 
@@ -60,6 +62,7 @@ def az_progressivity(probe: Probe) -> float:
     samples=64,
     cost=2,
     layers=TRUNK,
+    version=VERSION,
 )
 def az_trainability(probe: Probe) -> float:
     """How near to 1 the spectral norm of each block's Jacobian is.
