@@ -4,8 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
+
 from tests.cli.helpers import SEARCH, read_usage_error
 from tests.training.toys import fake_accelerate, write_archive
+from untrained.training.accuracy import format_accuracy
 
 NETWORK = """
 from torch import nn
@@ -40,7 +43,8 @@ def test_train_and_report_a_network_of_the_user(run_cli, project):
     }
     code, out, _ = run_cli(*command)
     assert code == 0
-    assert f"Test accuracy {100 * result['accuracy']:.1f} % after 3 epochs" in out
+    test_result = format_accuracy(result["accuracy"], result["samples"]["test"])
+    assert f"Test accuracy {test_result} after 3 epochs" in " ".join(out.split())
     assert "report: run/report.html" in out
     summary = json.loads(run_cli("report", "run", "--json")[1])
     assert summary == {"report": "run/report.html", "trained": result, "weights": "run/model.pt"}
@@ -70,8 +74,35 @@ def test_a_batch_larger_than_the_data_gives_a_warning_with_a_better_recipe(run_c
     assert better == "quick(epochs=1,batch=8)"
     code, out, _ = run_cli(*command[:-2], "--recipe", better, "--run", "more")
     assert code == 0
-    assert "warning" not in out
-    assert "after 1 epoch," in out
+    assert "batch size" not in out
+    assert "after 1 epoch," in " ".join(out.split())
+
+
+def test_a_network_that_guesses_is_delivered_with_interval_and_warning(run_cli, project):
+    """The learning rate is almost zero, and the labels have nothing to do with the noise."""
+    (project / "net.py").write_text(NETWORK)
+    draws = np.random.default_rng(0)
+    x = draws.integers(0, 256, (60, 6, 6), dtype=np.uint8)
+    np.savez(project / "noise.npz", x=x, y=np.arange(60) % 3)
+    recipe = ("--recipe", "quick(epochs=1,batch=10,rate=1e-12)", "--run", "run")
+    options = ("--data", "npz:noise.npz", "--input-shape", "1x6x6")
+    code, out, _ = run_cli("train", "./net.py:make", *options, *recipe)
+    assert code == 0
+    accuracy = json.loads((project / "run" / "train.json").read_text())["accuracy"]
+    # Of the 60 samples, 6 are for the test, 2 of each class.
+    result = f"Test accuracy {format_accuracy(accuracy, 6)}"
+    warning = (
+        "the test accuracy is not clearly above the share of the most frequent class in the test "
+        "part, 33.3 %, so"
+    )
+    assert run_cli("export", "run", "--out", "model")[0] == 0
+    page = re.sub("<[^>]*>", " ", (project / "run" / "report.html").read_text())
+    readme = (project / "model" / "README.md").read_text()
+    for text in (out, page, readme):
+        words = " ".join(text.split())
+        assert result in words
+        assert f"arning: {warning}" in words
+        assert "--time 15m" in words
 
 
 def test_progress_shows_epoch_loss_and_accuracy(run_cli, project):

@@ -14,6 +14,7 @@ from untrained.reports.confirmation_result import (
 from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_groups
 from untrained.reports.pages import search_page, training_page
 from untrained.reports.pages.training_sections import make_training_headline, make_training_sections
+from untrained.training.accuracy import format_accuracy
 from untrained.training.result import TrainingKey, TrainingResult
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
@@ -72,12 +73,12 @@ def make_training(**changes: Any) -> TrainingResult:
 def test_the_page_shows_the_result_in_order():
     assert (
         make_training_headline(make_training())
-        == "Test accuracy 87.5 % after 3 epochs, 73.3 k parameters."
+        == f"Test accuracy {format_accuracy(0.875, 16)} after 3 epochs, 73.3 k parameters."
     )
     assert "after part of an epoch," in make_training_headline(make_training(curve=()))
     text = extract_body(training_page.render_training_page(make_training()))
     order = [
-        make_training_headline(make_training()), "Network", "|cell|", "<h2>Training", "87.5 % on 16 samples",
+        make_training_headline(make_training()), "Network", "|cell|", "<h2>Training", f"<dd>{format_accuracy(0.875, 16)}",
         "90.0 % on 15 samples",
         "1 min 15 s", "1,234 on cpu", "the moving average of the weights after epoch 3", "used once", "Learning curves",
         "Confusion matrix", "Rows are true classes", "Calibration", "calibration error is 6.2 percentage points",

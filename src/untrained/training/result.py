@@ -15,6 +15,11 @@ from untrained.data.samples import DATASET_NAME
 from untrained.errors import UsageError
 from untrained.files import find_free_folder, read_result_file, use_run_folder, write_atomically
 from untrained.formatting import format_count, format_percent
+from untrained.training.accuracy import (
+    compute_accuracy_interval,
+    describe_chance_level,
+    format_accuracy,
+)
 from untrained.training.recipes import Recipe, format_recipe
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, TaskKind
 
@@ -234,6 +239,13 @@ class TrainingResult:
         )
 
     @property
+    def chance_warning(self) -> str:
+        """A warning if a classifier may be no better than guessing; else empty."""
+        if self.accuracy is None:
+            return ""
+        return describe_chance_level(self.accuracy, self.confusion)
+
+    @property
     def estimate_text(self) -> str:
         """Where the test result comes from if the test part was trained on; else empty."""
         if not self.estimated_by:
@@ -279,11 +291,14 @@ class TrainingResult:
         return ""
 
     def format_test_result(self) -> str:
-        """Return the result on the test part, such as "accuracy 98.2 %"."""
+        """Return the result on the test part.
+
+        For example: "accuracy 20.8 % (95 % interval 14.5 to 28.9 %, 120 samples)".
+        """
         if self.kind == REGRESSION:
             return f"RMSE {format_errors(self.rmse, self.mae, self.r2)}"
         if self.kind == CLASSIFICATION:
-            return f"accuracy {format_percent(self.accuracy or 0.0)}"
+            return f"accuracy {format_accuracy(self.accuracy or 0.0, self.samples['test'])}"
         if self.auc is None:
             return f"log loss {self.loss:.4f}"
         return f"log loss {self.loss:.4f}, AUC {format_percent(self.auc, 2)}"
@@ -324,4 +339,8 @@ class TrainingResult:
             content["classes"] = tuple(content["classes"])
             content["notes"] = tuple(content.get("notes", ()))
             content["folder"] = str(folder)
-            return TrainingResult(**content)
+            result = TrainingResult(**content)
+            # An impossible accuracy is reported here, as damage of this file.
+            if result.accuracy is not None:
+                compute_accuracy_interval(result.accuracy, result.samples["test"])
+            return result

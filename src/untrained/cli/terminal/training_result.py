@@ -84,6 +84,8 @@ def show_training_result(result: TrainingResult, page: Path) -> None:
         console.print_plain(result.constant_text)
     for note in result.notes:
         console.print_plain(note)
+    if result.chance_warning:
+        console.print_plain(f"warning: {result.chance_warning}")
     if result.warning:
         console.print_plain(f"warning: {result.warning}")
     console.print_plain(f"training took {_format_cost(result)}")

@@ -18,6 +18,7 @@ from untrained.reports.pages.html import (
 from untrained.reports.reproduction_result import Curve, Plot
 from untrained.reports.svg.figure import draw_figure
 from untrained.reports.svg.heatmap import draw_heatmap
+from untrained.training.accuracy import format_accuracy
 from untrained.training.result import TrainingResult, format_errors
 from untrained.types import BINARY, REGRESSION
 
@@ -50,7 +51,11 @@ def make_training_sections(training: TrainingResult | None) -> str:
 
 
 def make_training_headline(training: TrainingResult) -> str:
-    """Return `Test accuracy 98.20 % after 30 epochs, 73.3 k parameters.`"""
+    """Return the test result, the number of epochs and the size of the network in one sentence.
+
+    For example: `Test accuracy 20.8 % (95 % interval 14.5 to 28.9 %, 120 samples) after 30 epochs,
+    73.3 k parameters.`
+    """
     result = training.format_test_result()
     duration = "part of an epoch"
     if training.curve:
@@ -101,8 +106,11 @@ def _make_result_section(training: TrainingResult) -> str:
     sentences = [_ENDINGS.get(training.ended, ""), _describe_selection(training)]
     for training_note in training.notes:
         sentences.append(f"{training_note[0].upper()}{training_note[1:]}.")
-    note = " ".join(sentences)
-    return make_section("Training", make_fact_list(facts), make_paragraph(note, "note"))
+    parts = [make_fact_list(facts), make_paragraph(" ".join(sentences), "note")]
+    warning = training.chance_warning
+    if warning:
+        parts.insert(0, make_paragraph(f"Warning: {warning}.", "warn"))
+    return make_section("Training", *parts)
 
 
 def _list_binary_facts(training: TrainingResult) -> dict[str, str]:
@@ -127,8 +135,7 @@ def _list_class_facts(training: TrainingResult) -> dict[str, str]:
     """Return the accuracies of a classifier."""
     samples = training.samples
     assert training.accuracy is not None
-    test_result = formatting.format_percent(training.accuracy)
-    facts = {"Test accuracy": f"{test_result} on {format_count(samples['test'], 'sample')}"}
+    facts = {"Test accuracy": format_accuracy(training.accuracy, samples["test"])}
     if not training.key.refit:
         val_result = formatting.format_percent(training.best["accuracy"])
         val_samples = format_count(samples["val"], "sample")
