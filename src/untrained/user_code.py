@@ -9,14 +9,16 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from inspect import getsource, unwrap
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -93,6 +95,38 @@ def find_user_code(where: str) -> UserCode | None:
     if _is_installed(main):
         return UserCode(main, root, (main,), _find_release(where))
     return UserCode(main, root, _follow_imports(main, root))
+
+
+def fingerprint_function(function: Callable[..., object], skip_installed: bool = False) -> str:
+    """Return a fingerprint of the code that defines a function.
+
+    It is that of the file and of the files that it imports, or of the source of the function if
+    there is no file, as in a notebook.
+
+    Args:
+        function: The function.
+        skip_installed: Whether functions of installed packages have no fingerprint, but an empty
+            text.
+    """
+    function = unwrap(function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    file = Path(code.co_filename)
+    if file.is_file():
+        file = file.resolve()
+        if skip_installed and _is_installed(file):
+            return ""
+        user_code = find_user_code(str(file))
+        return user_code.fingerprint if user_code else ""
+    try:
+        source = getsource(function)
+    except (OSError, TypeError):
+        # Without source, the bytecode identifies the function. The repr of a function inside it
+        # contains a memory address, which differs between processes.
+        bytecode = f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
+        source = re.sub(r" at 0x[0-9a-f]+", "", bytecode)
+    return hashlib.sha256(source.encode()).hexdigest()
 
 
 def is_path(where: str) -> bool:

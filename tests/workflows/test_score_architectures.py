@@ -1,7 +1,10 @@
 """Stored scores of proxies in a user's files that change between calls."""
 
+import hashlib
+import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,3 +102,38 @@ def test_the_measure_has_a_fingerprint_of_the_file_and_the_label_has_not():
     assert proxy.label == "answer(samples=4)"
     assert proxy.measure.startswith("answer(samples=4)@1-")
     assert load_proxy("naswot").measure == "naswot@2"
+
+
+def test_an_imported_proxy_has_the_fingerprint_of_its_file(monkeypatch):
+    measures = []
+    for answer in ("1", "2"):
+        Path("my_proxy.py").write_text(MINE.replace("ANSWER", answer))
+        monkeypatch.syspath_prepend(str(Path.cwd()))
+        monkeypatch.delitem(sys.modules, "my_proxy", raising=False)
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        imported = importlib.import_module("my_proxy").answer
+        content = Path("my_proxy.py").read_bytes()
+        assert imported.measure == f"answer@1-{hashlib.sha256(content).hexdigest()[:8]}"
+        assert load_proxy("./my_proxy.py:answer").measure == imported.measure
+        measures.append(imported.measure)
+    assert measures[0] != measures[1]
+
+
+def test_a_proxy_without_a_file_has_a_fingerprint_of_its_code():
+    measures = {}
+    for answer in ("1", "2"):
+        names: dict[str, Any] = {}
+        exec(MINE.replace("ANSWER", answer), names)
+        measures[answer] = names["answer"].measure
+    assert measures["1"].startswith("answer@1-")
+    assert measures["1"] != measures["2"]
+
+
+def test_a_proxy_of_an_installed_package_has_no_fingerprint(tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "installed_proxy.py").write_text(MINE.replace("ANSWER", "1"))
+    monkeypatch.syspath_prepend(str(folder))
+    imported = importlib.import_module("installed_proxy").answer
+    monkeypatch.delitem(sys.modules, "installed_proxy")
+    assert imported.measure == "answer@1"

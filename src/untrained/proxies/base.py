@@ -21,9 +21,11 @@ from untrained.probe import Probe
 from untrained.proxies.declared_needs import restrict_probe
 from untrained.quantities import MAX_SAMPLES
 from untrained.registry import Registry
+from untrained.user_code import fingerprint_function
 
 PROXIES: Registry["Proxy"] = Registry("proxy")
 ANY_LAYERS = "any"
+CODE_DIGITS = 8  # hexadecimal digits of the fingerprint of a user's file
 Samples = Annotated[int, Between(1, MAX_SAMPLES)]
 
 
@@ -51,7 +53,8 @@ class Proxy:
         parts: For an aggregate, the proxies that it combines.
         reference_size: Number of random architectures of the space that an aggregate compares a
             candidate with; 0 for one that compares the candidates with each other.
-        code: Fingerprint of the user's file that the proxy comes from.
+        code: Fingerprint of the user's file that the proxy comes from, so that scores of an edited
+            proxy are not mistaken for scores of the previous version.
         default_samples: Value of `samples` without options; None if no options were set.
     """
 
@@ -303,6 +306,8 @@ def proxy(
             version=version,
             cost=cost,
             layers=layers,
+            # Proxies of installed packages, as of this one, are identified by their version.
+            code=fingerprint_function(function, skip_installed=True)[:CODE_DIGITS],
         )
 
     return make_proxy

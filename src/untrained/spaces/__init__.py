@@ -1,9 +1,5 @@
 """Search spaces, one file or folder each. Use `load_space` to get one by name."""
 
-from hashlib import sha256
-from inspect import getsource, unwrap
-from pathlib import Path
-
 from untrained.names import fingerprint_user_code, load_member
 from untrained.spaces import (  # noqa: F401 - importing a space registers it
     autoformer,
@@ -27,7 +23,7 @@ from untrained.spaces.core.space import SPACES as SPACES
 from untrained.spaces.core.space import NoAlternativeError as NoAlternativeError
 from untrained.spaces.core.space import Space as Space
 from untrained.spaces.core.space import space as space
-from untrained.user_code import find_user_code
+from untrained.user_code import fingerprint_function
 
 
 def fingerprint_space(space: str | Space) -> str:
@@ -40,20 +36,7 @@ def fingerprint_space(space: str | Space) -> str:
         return fingerprint_user_code(space)[:16]
     if space.is_builtin:
         return ""
-    function = unwrap(space.network)
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return ""
-    file = Path(code.co_filename)
-    if file.is_file():
-        user_code = find_user_code(str(file.resolve()))
-        return user_code.fingerprint[:16] if user_code else ""
-    try:
-        source = getsource(function)
-    except (OSError, TypeError):
-        # Without source, the bytecode identifies the function.
-        source = f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
-    return sha256(source.encode()).hexdigest()[:16]
+    return fingerprint_function(space.network)[:16]
 
 
 def get_name_or_space(space: str | Space) -> str | Space:
