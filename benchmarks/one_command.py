@@ -921,12 +921,14 @@ def render_report(
         period = dates[0]
     if len(dates) > 1:
         period = f"{dates[0]} to {dates[-1]}"
-    cores = sorted({str(row.get("cores")) for row in results.values()})
+    core_counts = sorted({str(row.get("cores")) for row in results.values()})
+    cores = " or ".join(core_counts)
+    cores = "one CPU core" if cores == "1" else f"{cores} CPU cores"
     lines = [
         f"## {TITLE}",
         "",
         f"`python benchmarks/one_command.py`, {period}; {len(results)} trainings and commands, each "
-        f"on {' or '.join(cores)} CPU cores of its own. Accuracy on pictures, AUC on tables, in per cent. "
+        f"on {cores} of its own. Accuracy on pictures, AUC on tables, in per cent. "
         "The reference is the one that is best on the test samples, which favours it.",
         "",
         "| case | the command | delivered | best reference | difference | s.e. |",
