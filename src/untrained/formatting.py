@@ -83,6 +83,13 @@ def format_count(count: float, noun: str) -> str:
     return f"{number} {noun}s"
 
 
+def join_words(words: Sequence[str]) -> str:
+    """Join words as in a sentence: "a", "a and b", "a, b and c"."""
+    if len(words) == 1:
+        return words[0]
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
 def format_limited_value(limit: str, value: float) -> str:
     """Format the value that a limit is about, in the unit of the limit: 732 k, 12.3 MB, 4.1 ms.
 

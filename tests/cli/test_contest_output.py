@@ -17,7 +17,7 @@ def test_the_table_marks_the_winner_and_names_designs_in_plain_words(capsys):
     contest = make_contest(ARCHS)
     show_contest(contest)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].strip() == "The contest of 9 networks on folder:./photos"
+    assert lines[0].strip() == "The contest of 8 networks on folder:./photos"
     assert read_cells(lines[1]) == ["#", "selected as", "params", "rate", "epochs", "val. accuracy"]
     rows = [read_cells(line) for line in lines[3:12]]
     # Three rounds of 4, 12 and 36 epochs.

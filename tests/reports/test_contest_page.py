@@ -16,7 +16,9 @@ from tests.reports.test_search_page import extract_body
 from untrained.config import SearchConfig
 from untrained.errors import UsageError
 from untrained.formatting import format_fixed
-from untrained.reports.contest_result import Contest, ContestEntry
+from untrained.reports.contest_result import NO_TIME, TOO_SLOW, Contest, ContestEntry
+from untrained.reports.group_comparison import TrainedGroup, compare_groups
+from untrained.reports.pages.contest_section import make_contest_headline
 from untrained.reports.pages.search_page import make_search_headline, render_search_page
 from untrained.reports.search_summary import SearchSummary
 from untrained.reports.svg.contest_charts import draw_result_by_size, draw_result_over_time
@@ -76,21 +78,34 @@ def test_a_proxy_that_selects_the_largest_and_a_contest_without_one_are_said_or_
 
     both = select(lambda entry: ("best by dextr", "largest") if entry.number < 4 else ())
     assert both == ("The networks selected by dextr are also the largest ones.",)
+    groups = ("best by dextr", "largest", "random", "known design A")
+    assert select(lambda entry: groups if entry.number < 4 else ()) == (
+        "The networks selected by dextr are also the largest ones, random ones and the known "
+        "designs.",
+    )
+    # One network per group has no interval.
+    singles = {1: "best by dextr", 2: "largest", 3: "random"}
+    assert select(lambda entry: (singles.get(entry.number, "none"),)) == (
+        "Too few trainings to compare the networks selected by dextr with the largest ones and "
+        "random ones.",
+    )
     assert select(lambda entry: ("random",)) == ()
 
 
 def test_the_verdict_names_the_winner_its_interval_and_ties():
     """70 % of 375 samples: the half-width is 1.96 sqrt(0.7 * 0.3 / 375)."""
     margin = 100 * 1.96 * sqrt(0.7 * 0.3 / 375)
-    verdict = make_contest(ARCHS).verdict
+    # Entries 7 and 9 are one network with two learning rates.
+    verdict = make_contest(ARCHS, tied=(9, 7, 8)).verdict
     assert verdict == (
         f"Network 7 wins: ResNet-20 (known design). It classifies 70.0 \u00b1 {margin:.1f} % of 375 "
         "validation samples correctly. 1 other network is within one standard error of the best; "
         "of these, the smallest wins."
     )
-    alone = make_contest(ARCHS, tied=(7,)).verdict
-    assert alone.endswith("validation samples correctly.")
-    fast = make_contest(ARCHS)
+    for tied in ((7,), (9, 7)):
+        alone = make_contest(ARCHS, tied=tied).verdict
+        assert alone.endswith("validation samples correctly.")
+    fast = make_contest(ARCHS, tied=(9, 7, 8))
     entries = tuple(replace(entry, latency=0.002) for entry in fast.entries)
     assert replace(fast, entries=entries).verdict.endswith("of these, the fastest wins.")
 
@@ -100,7 +115,7 @@ def test_the_page_begins_with_the_contest_and_highlights_the_winner():
     contest = summary.contest
     assert contest is not None
     assert make_search_headline(summary) == (
-        "Winner of a contest of 9 networks: ResNet-20 (known design), 70.0 \u00b1 4.6 % of the "
+        "Winner of a contest of 8 networks: ResNet-20 (known design), 70.0 \u00b1 4.6 % of the "
         "validation samples correct, 70.0 k parameters."
     )
     text = extract_body(render_search_page(summary))
@@ -132,6 +147,46 @@ def test_the_page_says_how_many_networks_were_too_slow():
         "7 of the best networks by score were passed over, because they are too slow to train in "
         "the time; 1 network with the next best scores took part instead."
     ) in text
+
+
+def test_networks_are_counted_without_copies_and_without_those_left_out():
+    """Eight architectures, of which entry 9 repeats one and entry 4 failed."""
+    contest = make_contest(ARCHS)
+    assert contest.network_count == 8
+    entries = []
+    for entry in contest.entries:
+        if entry.number in (1, 2):
+            entry = replace(entry, rounds=(), error=NO_TIME if entry.number == 1 else TOO_SLOW)
+        entries.append(entry)
+    contest = replace(contest, entries=tuple(entries))
+    assert contest.network_count == 6
+    assert "of a contest of 6 networks:" in make_contest_headline(contest)
+    assert "against training time of 6 networks" in draw_result_over_time(contest)
+
+
+def test_a_contest_of_one_round_has_no_next_round():
+    summary = make_page_summary()
+    text = extract_body(render_search_page(summary))
+    assert "and about a third went on to the next of 3 rounds." in text
+    contest = make_contest([row.arch for row in summary.ranking], rounds=1)
+    text = extract_body(render_search_page(replace(summary, contest=contest)))
+    assert "went on to the next" not in text
+    assert "Every network was trained for the same time on up to" in text
+
+
+def test_an_interval_that_is_wider_than_100_points_is_left_out():
+    """Two values that are 2 d apart, twice: the half-width is 12.706 d sqrt(2)."""
+    wide = 12.7062047 * sqrt(2)
+    for d, has_interval in ((49.9 / wide, True), (50.1 / wide, False)):
+        first = TrainedGroup("dextr", "", ("a", "b"), (50 - d, 50 + d))
+        other = TrainedGroup("random", "", ("c", "d"), (60 - d, 60 + d))
+        contrast = compare_groups(first, other)
+        assert (contrast.low is not None) is has_interval
+        assert (contrast.high is not None) is has_interval
+    accuracies = {1: 0.1, 2: 0.5, 3: 0.9, 5: 0.1, 6: 0.9}
+    sentences = set_first_accuracies(make_contest(ARCHS), accuracies).sentences
+    assert "Too few trainings to compare" in sentences[0]
+    assert "random ones" in sentences[0]
 
 
 def test_latency_has_a_column_if_it_was_limited():

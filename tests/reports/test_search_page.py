@@ -165,6 +165,9 @@ def test_missing_numbers_are_dashes_and_empty_columns_are_left_out() -> None:
     ]
     assert page.count("\u2013</td>") == 2
     assert "means over 3 seeds" in page
+    single = render_search_page(make_summary(ranking=rows, seeds=1))
+    assert "Scores are means" not in single
+    assert "Median standard deviation over seeds" not in single
     assert "FLOPs" not in page
 
 

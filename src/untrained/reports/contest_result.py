@@ -4,13 +4,14 @@
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import inf, sqrt
 from pathlib import Path
 from typing import Any
 
 from untrained.files import read_result_file, write_atomically
-from untrained.formatting import format_count, format_label_name, format_percent
+from untrained.formatting import format_count, format_label_name, format_percent, join_words
 from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_groups
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import CONTEST_FILE, is_confirmation_of
@@ -230,6 +231,11 @@ class Contest:
                 return entry
         raise ValueError(f"there is no entry {self.winner_number}")
 
+    @property
+    def network_count(self) -> int:
+        """Number of networks that took part. One that entered with several rates counts once."""
+        return len({entry.arch for entry in self.entries if not entry.is_left_out})
+
     def compute_margin(self, entry: ContestEntry) -> float | None:
         """Return the half-width of the 95 % interval of an entry's result; None without one."""
         result = entry.last_round
@@ -267,7 +273,7 @@ class Contest:
                 f"It classifies {self.format_result(entry)} of {self.val_samples:,} validation "
                 "samples correctly"
             )
-        others = len(self.tied) - 1
+        others = self._count_other_ties()
         if others == 0:
             return f"{text}."
         noun = "network is" if others == 1 else "networks are"
@@ -277,6 +283,11 @@ class Contest:
             f"{text}. {others} other {noun} within one standard error of the best; of these, the "
             f"{preferred} wins."
         )
+
+    def _count_other_ties(self) -> int:
+        """Return how many networks other than the winner are tied with the best one."""
+        archs = {entry.arch for entry in self.entries if entry.number in self.tied}
+        return len(archs - {self.winner})
 
     @property
     def constant_text(self) -> str:
@@ -310,17 +321,14 @@ class Contest:
     def sentences(self) -> tuple[str, ...]:
         """Whether the proxy helped on these data, in one sentence per comparison with a group.
 
+        Groups that are equal to that of the proxy, or cannot be compared with it, share a sentence.
         The results are those of the first round, in which all entries are trained for equal time.
         """
         groups = self._list_groups()
         sentences = []
         for name, group in groups.items():
-            if not name.startswith(BEST_PREFIX):
-                continue
-            for other_name, other_text in _OTHER_GROUPS.items():
-                other = groups.get(other_name)
-                if other is not None:
-                    sentences.append(_compare_in_words(group, other, other_text, self.kind))
+            if name.startswith(BEST_PREFIX):
+                sentences += _compare_with_others(group, groups, self.kind)
         return tuple(sentences)
 
     def _list_groups(self) -> dict[str, TrainedGroup]:
@@ -386,16 +394,47 @@ class Contest:
             return contest
 
 
-def _compare_in_words(
-    group: TrainedGroup, other: TrainedGroup, other_text: str, kind: TaskKind
-) -> str:
-    """Compare the networks that a proxy selected with another group, in one sentence."""
+def _compare_with_others(
+    group: TrainedGroup, groups: Mapping[str, TrainedGroup], kind: TaskKind
+) -> list[str]:
+    """Compare the networks that a proxy selected with the other groups, in sentences."""
     proxy = group.name.removeprefix(BEST_PREFIX)
-    if set(group.archs) == set(other.archs):
-        return f"The networks selected by {proxy} are also {other_text}."
-    contrast = compare_groups(group, other)
-    if contrast.low is None or contrast.high is None:
-        return f"Too few trainings to compare the networks selected by {proxy} with {other_text}."
+    equal_texts = []
+    unclear_texts = []
+    comparisons = []
+    for other_name, other_text in _OTHER_GROUPS.items():
+        other = groups.get(other_name)
+        if other is None:
+            continue
+        contrast = compare_groups(group, other)
+        if set(group.archs) == set(other.archs):
+            equal_texts.append(other_text)
+        elif contrast.low is None or contrast.high is None:
+            unclear_texts.append(other_text)
+        else:
+            comparisons.append(_compare_in_words(contrast, proxy, other_text, kind))
+    sentences = []
+    if equal_texts:
+        sentences.append(f"The networks selected by {proxy} are also {join_words(equal_texts)}.")
+    if unclear_texts:
+        sentences.append(
+            f"Too few trainings to compare the networks selected by {proxy} with "
+            f"{join_words(unclear_texts)}."
+        )
+    return sentences + comparisons
+
+
+def _compare_in_words(contrast: Contrast, proxy: str, other_text: str, kind: TaskKind) -> str:
+    """Compare the networks that a proxy selected with another group, in one sentence.
+
+    Args:
+        contrast: The comparison, which has an interval.
+        proxy: Name of the proxy.
+        other_text: The other group in words.
+        kind: What the networks predict.
+    """
+    assert contrast.low is not None
+    assert contrast.high is not None
     interval = f"95 % interval {contrast.format_interval()}"
     if kind == REGRESSION:
         return _compare_errors_in_words(contrast, proxy, other_text, interval)

@@ -13,6 +13,8 @@ from untrained.seeds import make_generator
 # A permutation test examines all splits of the results into two groups if there are at most this
 # many, else this many random splits.
 MAX_SPLITS = 20_000
+# An interval of a difference that is wider than this, in per cent, says nothing and is left out.
+MAX_INTERVAL_WIDTH = 100.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Contrast:
     Attributes:
         against: Name of the other group.
         difference: Mean of the proxy's group minus mean of the other group.
-        low: Lower end of the 95 % interval of the difference; None with one training per group.
+        low: Lower end of the 95 % interval of the difference; None if a group has fewer than two
+            results, or if the interval is wider than `MAX_INTERVAL_WIDTH`.
         high: Upper end of the interval.
         p: p-value of a permutation test, see `compute_permutation_p`; None if a group has fewer
             than two results.
@@ -124,8 +127,9 @@ def compare_groups(first: TrainedGroup, other: TrainedGroup) -> Contrast:
     if smaller > 1:
         standard_error = sqrt(variance(a) / len(a) + variance(b) / len(b))
         half_width = compute_t_quantile(smaller) * standard_error
-        low = difference - half_width
-        high = difference + half_width
+        if 2 * half_width <= MAX_INTERVAL_WIDTH:
+            low = difference - half_width
+            high = difference + half_width
     shared = len(set(first.archs) & set(other.archs))
     return Contrast(other.name, difference, low, high, compute_permutation_p(a, b), shared)
 

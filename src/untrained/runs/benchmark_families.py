@@ -9,6 +9,8 @@ ranking depends on the choice of the members.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from untrained.formatting import join_words
+
 
 @dataclass(frozen=True)
 class BenchmarkFamily:
@@ -60,7 +62,7 @@ def describe_similar_families(agreement: float) -> str:
             "No benchmark has a similar agreement "
             f"({len(FAMILIES)} families, {lowest:.2f} to {highest:.2f})."
         )
-    names = _join_names([family.name for family in similar])
+    names = join_words([family.name for family in similar])
     consensus = _format_range([family.spearman for family in similar])
     flops = _format_range([family.flops_spearman for family in similar])
     return (
@@ -75,9 +77,3 @@ def _format_range(values: Sequence[float]) -> str:
     if low == high:
         return f"{low:.2f}"
     return f"{low:.2f} to {high:.2f}"
-
-
-def _join_names(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return names[0]
-    return f"{', '.join(names[:-1])} and {names[-1]}"

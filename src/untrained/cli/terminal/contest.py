@@ -44,7 +44,7 @@ def show_contest(contest: Contest) -> None:
 
 def _make_contest_table(contest: Contest) -> Table:
     entries = [entry for entry in contest.entries if not entry.is_left_out]
-    count = format_count(len(entries), "network")
+    count = format_count(contest.network_count, "network")
     table = Table(
         title=f"The contest of {count} on {escape(contest.data)}",
         title_justify="left",

@@ -57,7 +57,7 @@ def make_contest_headline(contest: Contest) -> str:
     validation samples correct, 382 k parameters.`
     """
     entry = contest.winning_entry
-    count = format_count(len(contest.entries), "network")
+    count = format_count(contest.network_count, "network")
     result = contest.format_result(entry)
     if contest.kind == REGRESSION:
         facts = [entry.selection_text, f"validation RMSE {result}"]
@@ -129,10 +129,14 @@ def _describe_rules(contest: Contest) -> str:
     if contest.kind == REGRESSION:
         result_title = "RMSE"
         bias = "low"
+    networks = "Every network"
+    next_round = ""
+    if contest.rounds > 1:
+        networks = "Every network of a round"
+        next_round = f", and about a third went on to the next of {contest.rounds} rounds"
     return (
-        f"Every network of a round was trained for the same time on up to "
-        f"{contest.train_samples:,} samples of {contest.data} with the recipe {contest.recipe}, "
-        f"and about a third went on to the next of {format_count(contest.rounds, 'round')}. "
+        f"{networks} was trained for the same time on up to {contest.train_samples:,} samples of "
+        f"{contest.data} with the recipe {contest.recipe}{next_round}. "
         f"{result_title} was measured on {contest.val_samples:,} other samples; \u00b1 is its 95 % "
         f"confidence interval. It decided between the networks, so it is slightly too {bias} for "
         f"the winner. The contest took {seconds}."

@@ -62,7 +62,7 @@ def make_ranking_section(summary: SearchSummary) -> str:
             notes.append(
                 f"The {best_name} has rank {row.rank:,}: trainings decided, not the score."
             )
-    if _list_spreads(rows):
+    if _list_spreads(summary):
         notes.append(
             f"Scores are means over {summary.seeds} seeds; "
             "\u00b1 is the 95 % confidence interval of the mean."
@@ -99,7 +99,7 @@ def _make_rank_table(summary: SearchSummary, rows: Sequence[RankedArch]) -> str:
     ranking = summary.ranking
     # The visible and the collapsed table must have the same number of decimals.
     format_score = formatting.choose_column_format([row.score for row in ranking])
-    spreads = _list_spreads(ranking)
+    spreads = _list_spreads(summary)
     format_spread = formatting.choose_column_format(spreads, digits=2)
     columns = [
         _Column("num soft", "Rank", _format_rank),
@@ -201,7 +201,7 @@ def make_distribution_section(summary: SearchSummary) -> str:
         "Worst": format_score(scores[-1]),
         "Interquartile range": f"{format_score(low)} to {format_score(high)}",
     }
-    spreads = _list_spreads(rows)
+    spreads = _list_spreads(summary)
     if spreads:
         typical = formatting.choose_column_format(spreads, digits=2)(median(spreads))
         facts["Median standard deviation over seeds"] = typical
@@ -314,8 +314,11 @@ def _find_sizes(rows: Sequence[RankedArch]) -> dict[str, GetSize]:
     return sizes
 
 
-def _list_spreads(rows: Sequence[RankedArch]) -> list[float]:
-    return [row.spread for row in rows if row.spread is not None]
+def _list_spreads(summary: SearchSummary) -> list[float]:
+    """Return the standard deviations over the seeds; empty with one seed."""
+    if summary.seeds < 2:
+        return []
+    return [row.spread for row in summary.ranking if row.spread is not None]
 
 
 def _format_or_dash(value: float | None, format_value: Callable[[float], str]) -> str:

@@ -9,6 +9,7 @@ from itertools import accumulate
 from math import inf
 
 from untrained import formatting
+from untrained.formatting import format_count
 from untrained.reports.contest_result import Contest, ContestEntry
 from untrained.reports.svg.axis import make_axis
 from untrained.reports.svg.plot import (
@@ -54,7 +55,7 @@ def draw_result_over_time(contest: Contest) -> str:
         parts.append(draw_polyline(css_class, places))
         parts.append(_draw_rounds(contest, entry, places))
     subject = f"Validation {contest.result_title} against training time"
-    description = f"{subject} of {len(contest.entries)} networks"
+    description = f"{subject} of {format_count(contest.network_count, 'network')}"
     return wrap_chart(description, (WIDTH, HEIGHT), parts)
 
 
