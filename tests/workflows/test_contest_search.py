@@ -8,10 +8,14 @@ import pytest
 
 import untrained as ut
 from untrained.cli.terminal.search_result import show_search_result
+from untrained.config import SearchConfig
+from untrained.proxies import load_proxy
 from untrained.reports.contest_result import TOO_SLOW, Contest
 from untrained.runs.folder import RunFolder
+from untrained.runs.ranking import Ranking, Standing
 from untrained.runs.winner import RunRanking
 from untrained.training.result import AnotherTrainingError
+from untrained.types import Arch, Record, ScoreRequest, Task
 from untrained.workflows import contest_entrants, contest_rounds
 from untrained.workflows import search as search_module
 from untrained.workflows.contest_state import get_weights_path
@@ -170,3 +174,23 @@ def test_confirm_is_recommended_only_if_nothing_was_trained(result, capsys, tmp_
     assert "--confirm" not in summarise_run(run, ranked).consensus[0].description
     untrained_run = replace(run, folder=tmp_path)
     assert "--confirm" in summarise_run(untrained_run, ranked).consensus[0].description
+
+
+@pytest.mark.parametrize(
+    ("count", "largest"), [(1, [1]), (3, [3]), (8, [8, 7]), (40, [40, 39, 38])]
+)
+def test_at_most_a_quarter_of_the_networks_are_called_the_largest(count, largest):
+    """The network of width w has w parameters; FLOPs prefer narrow ones."""
+    measure = load_proxy("params").measure
+    archs = {}
+    records = []
+    for width in range(1, count + 1):
+        archs[width] = Arch("toy", (("width", width),), f"width={width}")
+        request = ScoreRequest(archs[width], measure, Task("noise", (3, 8, 8), 10), 0)
+        records.append(Record.of(request, float(width)))
+    standings = []
+    for width in range(1, count + 1):
+        standings.append(Standing(archs[width], -float(width), None, 1, None))
+    run = RunFolder("run", SearchConfig("s", "flops", confirm=3), "flops@1", True, "")
+    groups = search_module._choose_contest_groups(Ranking(tuple(standings), ()), records, run)
+    assert groups["params"] == [archs[width] for width in largest]

@@ -787,9 +787,11 @@ def _choose_contest_groups(
 
     With about ten short trainings, training the best by score finds better networks than training
     the largest or random ones (docs/results/few-trainings.md). The largest and random ones are
-    there to show whether this holds on the user's data.
+    there to show whether this holds on the user's data. In a small search, most networks would be
+    among the `confirm` largest, so at most a quarter of the networks are called that.
     """
     count = run.config.confirm
+    largest_count = min(count, ceil(len(ranking.standings) / 4))
     groups = choose_groups(ranking, records, BEST_FACTOR * count, run)
     contest_groups = {}
     for name, archs in groups.items():
@@ -797,7 +799,7 @@ def _choose_contest_groups(
         if name == run.config.score_name:
             contest_groups[name] = archs
         elif name == "params":
-            contest_groups[name] = archs[:count]
+            contest_groups[name] = archs[:largest_count]
         else:
             contest_groups[name] = archs[: ceil(count / 2)]
     return contest_groups
