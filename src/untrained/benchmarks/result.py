@@ -93,7 +93,7 @@ class BenchmarkResult:
 
     Attributes:
         title: Heading of the report.
-        command: The command that repeats the comparison.
+        command: The command that repeats the comparison; empty if the data were objects in Python.
         space: Name of the space.
         truth_about: Description of the truth, such as "test accuracy on cifar10 after 200 epochs,
             nasbench201".

@@ -14,6 +14,7 @@ from untrained.onnx_files import TOLERANCE
 from untrained.runs.folder import RunFolder, read_versions
 from untrained.strategies.latency import Latency
 from untrained.training.accuracy import describe_chance_level, format_accuracy
+from untrained.training.regression_metrics import describe_worse_than_mean
 from untrained.training.result import format_errors
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Task
 from untrained.version import __version__
@@ -490,12 +491,16 @@ def _describe_quality(subject: ExportSubject) -> str:
 def _describe_errors(subject: ExportSubject) -> str:
     """Return the unit of the errors of a regression, and what a constant prediction achieves."""
     text = f"RMSE and MAE are in the unit of `{_name_target(subject)}`."
-    constant = subject.training.get("constant")
+    training = subject.training
+    constant = training.get("constant")
     if constant:
         text += (
             f" Always predicting the mean has an RMSE of {constant['rmse']:.4g} and an MAE of "
             f"{constant['mae']:.4g}."
         )
+        warning = describe_worse_than_mean(training["rmse"], constant["rmse"])
+        if warning:
+            text += f" Warning: {warning}."
     return text
 
 
@@ -568,6 +573,7 @@ def _describe_origin(subject: ExportSubject) -> str:
 
 def _describe_search(run: RunFolder) -> str:
     """Return the command of a search; a command cannot name data that existed only in Python."""
-    if run.config.data == DATASET_NAME:
+    command = run.to_command()
+    if not command:
         return f"`untrained.search` in Python, on arrays, in the space `{run.config.space}`"
-    return f"`{run.to_command()}`"
+    return f"`{command}`"

@@ -43,7 +43,8 @@ class LiveSummary:
 
     Attributes:
         title: The data in words, or what is searched.
-        command: The command that repeats or resumes the run.
+        command: The command that repeats or resumes the run; empty if the data are objects in
+            Python.
         space: Name of the space.
         proxy: Name of the score.
         higher_is_better: The direction of the score.

@@ -97,7 +97,7 @@ class SearchSummary:
     """Everything that the page of a search shows."""
 
     title: str
-    command: str  # repeats or resumes the search
+    command: str  # repeats or resumes the search; empty if the data were objects in Python
     space: str
     space_size: int | None
     proxy: str

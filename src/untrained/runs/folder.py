@@ -16,6 +16,7 @@ from typing import Any
 from untrained.command_text import format_options
 from untrained.config import DEFAULT_BUDGET, EFFORTS, SearchConfig, TrainingTimeLimit
 from untrained.data import SOURCES
+from untrained.data.samples import DATASET_NAME
 from untrained.errors import UsageError
 from untrained.files import find_free_folder, use_run_folder, write_atomically
 from untrained.formatting import format_count
@@ -344,8 +345,13 @@ class RunFolder:
         return f"Screened {count} by {self.config.screen} and kept the best {kept:,}."
 
     def to_command(self) -> str:
-        """Return the command that repeats or resumes this run."""
+        """Return the command that repeats or resumes this run.
+
+        It is empty if the data were objects in Python, which a command cannot name.
+        """
         config = self.config
+        if config.data == DATASET_NAME:
+            return ""
         compute = config.compute
         arguments: dict[str, Any] = {
             "space": config.space,

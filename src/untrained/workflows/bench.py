@@ -29,6 +29,7 @@ from untrained.benchmarks.table import BenchmarkTable
 from untrained.command_text import format_options
 from untrained.config import DEFAULT_PROXY, ComputeConfig, ComputeOptions
 from untrained.data import DataSource, set_input_size
+from untrained.data.samples import DATASET_NAME
 from untrained.engine.devices import parse_device_name
 from untrained.engine.worker import index_proxies
 from untrained.engine.worker_setup import WeightSource
@@ -243,9 +244,13 @@ def bench(
     if weights and weights.seconds:
         cost["warm-up"] = weights.seconds
     cost["total"] = scoring_result.seconds + sum(cost.values())
+    command = ""
+    # A command cannot name objects in Python.
+    if data_name != DATASET_NAME:
+        command = f"untrained bench {format_options(bench, options)}"
     result = BenchmarkResult(
         title=f"{truth.table.name}: {truth.about}",
-        command=f"untrained bench {format_options(bench, options)}",
+        command=command,
         space=truth.space,
         truth_about=f"{truth.about}, {truth.table.name}",
         truth_unit=truth.metric.unit,

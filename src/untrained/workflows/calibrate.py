@@ -22,6 +22,7 @@ from untrained.command_text import format_options
 from untrained.config import DEFAULT_DATA, DEFAULT_PROXY, ComputeConfig
 from untrained.data import DataSource
 from untrained.data.registry import load_data_with_name
+from untrained.data.samples import DATASET_NAME
 from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
 from untrained.formatting import format_count
@@ -195,9 +196,18 @@ def calibrate(
         "device": device,
         "run": str(folder),
     }
+    command = ""
+    next_command = ""
+    # A command cannot name objects in Python.
+    if data_name != DATASET_NAME:
+        command = f"untrained calibrate {format_options(calibrate, options)}"
+        next_command = (
+            f"untrained search --space {quote(space_name)} --data {quote(data_name)} "
+            f"--proxy {quote(next_proxy)}"
+        )
     result = BenchmarkResult(
         title=f"Calibration of proxies for {space_name} on {data_name}",
-        command=f"untrained calibrate {format_options(calibrate, options)}",
+        command=command,
         space=space_name,
         truth_about=f"held-out {target} on {data_name} after {duration}",
         truth_unit="%",
@@ -210,10 +220,7 @@ def calibrate(
             _describe_certainty(ranked, len(archs), target),
         ),
         advice=_make_advice(ranked, best, recommended),
-        next_command=(
-            f"untrained search --space {quote(space_name)} --data {quote(data_name)} "
-            f"--proxy {quote(next_proxy)}"
-        ),
+        next_command=next_command,
         settings={
             "trainings": str(trainings),
             "epochs": str(epochs),

@@ -170,5 +170,16 @@ def make_settings_section(settings: Mapping[str, str], versions: Mapping[str, st
 
 
 def make_command_section(command: str, note: str, title: str = "Command") -> str:
-    """Return the section with the command that repeats or resumes a run."""
+    """Return the section with the command that repeats or resumes a run.
+
+    Args:
+        command: The command; empty if the data were objects in Python.
+        note: What the command does; may be empty.
+        title: Heading of the section.
+    """
+    if not command:
+        text = "Made with data passed in Python. Repeat the call in Python with the same data."
+        return make_section(title, make_paragraph(text))
+    if not note:
+        return make_section(title, make_copyable(command))
     return make_section(title, make_copyable(command), make_paragraph(note, "note"))

@@ -7,7 +7,7 @@ from untrained.formatting import format_count, format_duration
 from untrained.reports.contest_result import ContestEntry
 from untrained.reports.live_summary import LivePhase, LiveSummary
 from untrained.reports.pages.contest_section import make_selection_cell
-from untrained.reports.pages.document import make_document, make_header
+from untrained.reports.pages.document import make_command_section, make_document, make_header
 from untrained.reports.pages.html import (
     DASH,
     make_code,
@@ -35,7 +35,7 @@ def render_live_page(summary: LiveSummary) -> str:
         _make_entry_section(summary),
         _make_failure_section(summary),
         _make_time_section(summary),
-        make_section("Command", make_copyable(summary.command)),
+        make_command_section(summary.command, note=""),
     ]
     headline = make_live_headline(summary)
     return make_document(summary.title, headline, sections, summary.reload_seconds)
