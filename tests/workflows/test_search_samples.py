@@ -1,12 +1,17 @@
 """A search on data that the caller has in Python."""
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import untrained as ut
 from untrained.errors import UsageError
+from untrained.reports.pages.benchmark_page import render_benchmark_page
 
 SPACE = "nasbench201(channels=2,cells=1)"
 INPUTS = torch.randn(40, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -77,6 +82,49 @@ def test_the_same_samples_resume_and_other_samples_are_measured_again(tmp_path):
 def test_samples_without_targets_cannot_be_trained_on(tmp_path):
     with pytest.raises(UsageError, match="there are no targets to train on"):
         search(INPUTS, tmp_path / "run", confirm=1)
+
+
+def test_a_run_on_data_from_python_has_no_command(tmp_path):
+    result = search(INPUTS, tmp_path / "run")
+    assert result.run.to_command() == ""
+    page = Path(result.report()).read_text()
+    assert "Made with data passed in Python." in page
+    assert "--data tensor" not in page
+
+
+def test_a_benchmark_on_data_from_python_has_no_command(tmp_path):
+    archs = [str(ut.load_space(SPACE).sample(seed=seed)) for seed in range(6)]
+    table = pd.DataFrame({"arch": archs, "accuracy": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]})
+    options = {"table": table, "workers": 1}
+    on_tensor = ut.bench(SPACE, "params", data=INPUTS, run=tmp_path / "a", **options)
+    assert on_tensor.command == ""
+    assert "Made with data passed in Python." in render_benchmark_page(on_tensor)
+    on_name = ut.bench(SPACE, "params", data="noise", run=tmp_path / "b", **options)
+    assert on_name.command.startswith("untrained bench")
+    assert "Made with data passed in Python." not in render_benchmark_page(on_name)
+
+
+def make_series_network(choose, task):
+    width = choose("width", [2, 3])
+    channels = task.input_shape[0]
+    return nn.Sequential(
+        nn.Conv1d(channels, width, 3, padding=1), nn.Flatten(), nn.LazyLinear(task.num_classes)
+    )
+
+
+def test_rows_for_networks_of_series_need_another_axis(tmp_path):
+    space = ut.space(task=ut.Task("noise", (1, 8), 5))(make_series_network)
+    rows = np.random.default_rng(0).normal(size=(20, 8))
+    with pytest.raises(UsageError, match=r"add an axis to the inputs: x\[:, None\]$"):
+        ut.search(space, "params", budget=2, data=rows, run=tmp_path / "run", workers=1)
+    options = {"budget": 2, "run": tmp_path / "run", "workers": 1}
+    result = ut.search(space, "params", data=rows[:, None], **options)
+    assert {record.task.input_shape for record in result.records} == {(1, 8)}
+
+
+def test_rows_for_networks_of_images_need_another_space(tmp_path):
+    with pytest.raises(UsageError, match=r"for rows of numbers use space='mlp'$"):
+        search(INPUTS.flatten(1), tmp_path / "run")
 
 
 @pytest.mark.parametrize("data", [5, None, {"x": 1}, np.array(["a"])])

@@ -3,6 +3,7 @@
 import torch
 
 from untrained.config import DEFAULT_PROXY, SearchConfig
+from untrained.data.samples import DATASET_NAME
 from untrained.engine.failures import catch_failure
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state
@@ -148,8 +149,12 @@ def check_data(space: Space, task: Task) -> None:
             f"accept them ({outcome.detail}); for images use --space nasbench201 or convnet"
         )
     if isinstance(outcome, Failure):
+        advice = "for a table use --space nasrec_small, or mlp if all its columns are numbers"
+        if task.dataset == DATASET_NAME and len(space.task.input_shape) == 2:
+            advice = "for series of one channel add an axis to the inputs: x[:, None]"
+        elif task.dataset == DATASET_NAME:
+            advice = "for rows of numbers use space='mlp'"
         raise UsageError(
             f"{task.dataset} has rows of {task.input_shape[0]} columns, and networks of "
-            f"{space.name} do not accept them ({outcome.detail}); "
-            "for a table use --space nasrec_small, or mlp if all its columns are numbers"
+            f"{space.name} do not accept them ({outcome.detail}); {advice}"
         )
