@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +42,13 @@ def test_train_and_report_a_network_of_the_user(run_cli, project):
     assert {"model.pt", "train.json", "report.html"} <= {
         path.name for path in (project / "run").iterdir()
     }
+    assert run_cli(*command, "--json")[1] == out
     code, out, _ = run_cli(*command)
     assert code == 0
+    assert " ".join(out.split()).startswith(
+        "this training was already finished, so nothing was trained now; to train anew, use "
+        "untrained train with --run run-2 Test accuracy"
+    )
     test_result = format_accuracy(result["accuracy"], result["samples"]["test"])
     assert f"Test accuracy {test_result} after 3 epochs" in " ".join(out.split())
     assert "report: run/report.html" in out
@@ -88,6 +94,7 @@ def test_a_network_that_guesses_is_delivered_with_interval_and_warning(run_cli, 
     options = ("--data", "npz:noise.npz", "--input-shape", "1x6x6")
     code, out, _ = run_cli("train", "./net.py:make", *options, *recipe)
     assert code == 0
+    assert "already finished" not in out
     accuracy = json.loads((project / "run" / "train.json").read_text())["accuracy"]
     # Of the 60 samples, 6 are for the test, 2 of each class.
     result = f"Test accuracy {format_accuracy(accuracy, 6)}"
@@ -245,3 +252,25 @@ def test_a_search_on_user_data_ends_with_a_contest(run_cli, project):
     assert "noise has no parts to train on" in read_usage_error(
         run_cli(*SEARCH[:-1], "other", "--confirm", "2")
     )
+
+
+def test_the_help_says_when_the_winner_of_a_contest_is_refitted(run_cli, project):
+    data = write_archive(project)
+    command = [data if word == "noise" else word for word in SEARCH]
+    run_cli(*command, "--max-params", "1M", "--workers", "1", "--confirm", "1")
+    help_text = " ".join(run_cli("train", "--help")[1].replace("│", " ").split())
+    (default,) = re.findall(r"\[default: \((validation [^]]*)\)\]", help_text)
+    options = {
+        "": (),
+        "--data": ("--data", data),
+        "--recipe": ("--recipe", "quick"),
+        "--run": ("--run", "other"),
+        "--patience": ("--patience", "9"),
+    }
+    for number, (option, words) in enumerate(options.items()):
+        # Each training has a copy of the run, without the training before it.
+        copy = f"copy-{number}"
+        shutil.copytree("run", copy)
+        trained = json.loads(run_cli("train", copy, "--epochs", "1", *words, "--json")[1])
+        assert trained["refit"] is (option == "")
+        assert option in default

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.training.toys import RECIPE, SHAPE, get_weights, states_equal, train_toy, write_archive
+from tests.training.toys import (
+    RECIPE,
+    SHAPE,
+    fake_accelerate,
+    get_weights,
+    states_equal,
+    train_toy,
+    write_archive,
+)
 from untrained.errors import UsageError
 from untrained.progress import Progress
 from untrained.training import checkpoint as checkpoint_module
@@ -123,6 +131,44 @@ def test_ctrl_c_before_the_first_checkpoint_says_that_nothing_was_saved(tmp_path
     assert not (tmp_path / "a").exists()
 
 
+def list_checkpoint_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that the steps of all checkpoints are added to."""
+    steps: list[int] = []
+    write = checkpoint_module.save_tensors
+
+    def save_and_note(path: Path, content: dict[str, int]) -> None:
+        write(path, content)
+        if path.name == "checkpoint.pt":
+            steps.append(content["step"])
+
+    monkeypatch.setattr(checkpoint_module, "save_tensors", save_and_note)
+    return steps
+
+
+def test_a_checkpoint_is_saved_when_30_seconds_have_passed(tmp_path, data, monkeypatch):
+    """An epoch has four steps. A step takes 20 seconds, so 40 have passed after two more steps."""
+    clock = [0.0]
+
+    def advance(_: Progress) -> None:
+        clock[0] += 20
+
+    monkeypatch.setattr("untrained.training.loop.perf_counter", lambda: clock[0])
+    steps = list_checkpoint_steps(monkeypatch)
+    train_toy(tmp_path / "a", data, on_progress=advance)
+    # The clock is at 0 in the first step, so 40 seconds have passed in the third one.
+    assert steps == [3, 4, 6, 8, 10, 12]
+
+
+def test_several_processes_save_at_the_same_steps_whatever_their_clocks_say(
+    tmp_path, data, monkeypatch
+):
+    fake_accelerate(monkeypatch, place=0, processes=2)
+    monkeypatch.setattr("untrained.workflows.train.CHECKPOINT_SECONDS", 0.0)
+    steps = list_checkpoint_steps(monkeypatch)
+    train_toy(tmp_path / "a", data, device="accelerate", checkpoint_every=3)
+    assert steps == [3, 4, 6, 8, 9, 12]
+
+
 def test_a_resumed_training_runs_out_of_patience_at_the_same_epoch(tmp_path, data):
     """The learning rate is almost zero, so no epoch is better than the first."""
     options = {"recipe": "quick(epochs=9,batch=10,rate=1e-12,average=0.0,crop=0)", "patience": 2}
@@ -184,6 +230,8 @@ def test_a_finished_training_is_returned_and_not_repeated(tmp_path, data, monkey
     )
     assert again.model is not None
     assert not again.model.training
+    assert (first.was_finished, again.was_finished) == (False, True)
+    assert "was_finished" not in again.to_document()
 
 
 def test_leftover_checkpoints_of_a_finished_training_are_deleted(tmp_path, data):

@@ -46,7 +46,8 @@ def train(
             help="validation: train on the training and validation parts and keep the final "
             "weights. all: add the test part too; a training without it runs first, to estimate "
             "the quality.",
-            show_default="validation for the winner of a contest, else none",
+            show_default="validation for the winner of a contest without --data, --recipe, --run "
+            "and --patience, or all if it was trained so before; else none",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -124,9 +125,11 @@ def train(
 
     It writes model.pt, train.json and report.html. The report shows learning curves, a confusion
     matrix and the worst mistakes; for click logs, log loss, AUC and calibration. After Ctrl-C or
-    kill -9, the same command resumes and ends with the same weights; at most 200 steps are
-    repeated. If a search has found a new winner since, the earlier training is kept as former-1 in
-    the run folder.
+    kill -9, the same command resumes from the last checkpoint and ends with the same weights. A
+    checkpoint is saved after every epoch, after every 200 steps, and when 30 seconds have passed
+    since the last one (not with --device accelerate). A finished training is not repeated: to train
+    anew, use another --run. If a search has found a new winner since, the earlier training is kept
+    as former-1 in the run folder.
 
     If the space of a run is defined in a file of your own, training runs that file. This is refused
     if the file has changed since the search, or if you have never run it on this machine. To allow

@@ -16,6 +16,8 @@ from untrained.training.result import TrainingKey
 
 CHECKPOINT_FILE = "checkpoint.pt"
 WEIGHTS_FILE = "model.pt"
+# Longest time between checkpoints, apart from the step during which it ends.
+CHECKPOINT_SECONDS = 30.0
 
 Weights = dict[str, Tensor]  # a state dict
 

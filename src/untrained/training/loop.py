@@ -140,6 +140,7 @@ class Training:
         *,
         save_checkpoint: Callable[[], None] | None = None,
         checkpoint_every: int = 1,
+        checkpoint_seconds: float = inf,
         patience: int | None = None,
         time_limit: float = inf,
         finish_in: float = inf,
@@ -148,9 +149,10 @@ class Training:
         """Train until the end.
 
         Args:
-            save_checkpoint: Called after every epoch, after every `checkpoint_every` steps, and
-                when the time limit is reached.
+            save_checkpoint: Called after every epoch, after every `checkpoint_every` steps, after
+                every `checkpoint_seconds`, and when the time limit is reached.
             checkpoint_every: Number of steps between checkpoints.
+            checkpoint_seconds: Longest time between checkpoints.
             patience: Stop after this number of epochs without improvement; None for never.
             time_limit: Stop after this number of seconds.
             finish_in: Shorten the training if it would take more than this number of seconds. The
@@ -163,6 +165,7 @@ class Training:
         """
         start = perf_counter()
         last = start
+        last_save = start
         first_step = self.step
         planned_epochs = self.recipe.epochs
         # A resumed training may have been killed after its last step, before its result was saved.
@@ -176,9 +179,15 @@ class Training:
             if self.is_at_epoch_end:
                 step_seconds = (now - start) / (self.step - first_step)
                 self._adjust_epochs(start + finish_in - now, step_seconds, planned_epochs)
-            is_checkpoint_step = self.step % checkpoint_every == 0
-            if save_checkpoint and (self.is_at_epoch_end or is_late or is_checkpoint_step):
+            is_checkpoint_due = (
+                self.is_at_epoch_end
+                or is_late
+                or self.step % checkpoint_every == 0
+                or now - last_save >= checkpoint_seconds
+            )
+            if save_checkpoint and is_checkpoint_due:
                 save_checkpoint()
+                last_save = perf_counter()
             if on_step:
                 on_step()
             if self.is_out_of_patience(patience):

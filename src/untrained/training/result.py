@@ -193,6 +193,8 @@ class TrainingResult:
     """
 
     key: TrainingKey
+        was_finished: Whether an earlier call had finished the training, so that the last call of
+            `train` trained nothing. It is not saved.
     ended: str
     curve: tuple[dict[str, float], ...]
     best: dict[str, Any]
@@ -227,6 +229,7 @@ class TrainingResult:
     @property
     def warning(self) -> str:
         """Advice if one batch holds all samples, so an epoch was one step; else empty."""
+    was_finished: bool = field(default=False, compare=False)
         batch = self.key.recipe["batch"]
         samples = self.samples["train"]
         better_batch = propose_batch_size(samples, 1)
@@ -320,6 +323,7 @@ class TrainingResult:
         content = dict(vars(self))
         del content["model"]
         del content["folder"]
+        del result_fields["was_finished"]
         content["key"] = asdict(self.key)
         folder = Path(self.folder)
         with use_run_folder(folder):
@@ -332,6 +336,7 @@ class TrainingResult:
 
         Raises:
             UsageError: The file is missing or damaged.
+        del content["was_finished"]
         """
         with read_result_file(Path(folder, TRAINING_FILE)) as content:
             content["key"] = TrainingKey(**content["key"])

@@ -40,14 +40,17 @@ from untrained.progress import Progress, ProgressCallback
 from untrained.quantities import parse_share
 from untrained.seeds import derive_seed, make_torch_generator
 from untrained.spaces import Space
-from untrained.training.checkpoint import Weights, load_tensors, save_tensors
+from untrained.training.checkpoint import (
+    CHECKPOINT_SECONDS,
+    Weights,
+    load_tensors,
+    save_tensors,
+)
 from untrained.training.supernet_paths import SupernetPaths, accumulate_gradients
 from untrained.training.warm_up_plan import WarmUpPlan, make_warm_up_plan
 from untrained.types import BINARY, Arch, Batch, Task
 
 WARM_UP_FILE = "warmup.pt"
-# Time between checkpoints.
-CHECKPOINT_SECONDS = 30.0
 MAX_GRADIENT_NORM = 5.0
 
 

@@ -57,6 +57,7 @@ from untrained.spaces import Space
 from untrained.training.adaptation import adapt_recipe
 from untrained.training.checkpoint import (
     CHECKPOINT_FILE,
+    CHECKPOINT_SECONDS,
     WEIGHTS_FILE,
     copy_portable_weights,
     load_tensors,
@@ -91,7 +92,8 @@ from untrained.workflows.live_report import LiveReport
 from untrained.workflows.subject import is_ctr_design
 from untrained.workflows.train_subject import TrainingSubject, find_run_folder, resolve_subject
 
-# Number of steps between checkpoints. There is also one after every epoch.
+# Number of steps between checkpoints. There is also one after every epoch, and one after
+# `CHECKPOINT_SECONDS`.
 CHECKPOINT_EVERY = 200
 # Values of the option `refit`.
 VALIDATION = "validation"
@@ -157,7 +159,8 @@ def train(
         recipe: A recipe, with options in brackets: "quick(epochs=5,rate=0.05)". The default is the
             recipe of the earlier training of the run if there is one, else "ctr" for clicks,
             "photos" for pictures of your own and "quick" for everything else. The winner of a
-            contest continues with its weights and its learning rate, as a refit.
+            contest continues with its weights and its learning rate, as a refit, unless `data`,
+            `recipe`, `run`, `start` or `patience` is set.
         space: The space of an architecture.
         epochs: Number of epochs, instead of that of the recipe.
         run: Folder of the training. The default is the run folder, or a new one below `runs`. If
@@ -176,14 +179,16 @@ def train(
         finish_in: Longest duration in seconds of a training that ends with its last epoch: if it
             would take longer, the number of epochs is reduced, and the learning rate still falls to
             its final value. `time`, in contrast, interrupts the training.
-        checkpoint_every: Number of steps between checkpoints.
+        checkpoint_every: Number of steps between checkpoints. There is also one after every epoch
+            and, unless several processes train, one when 30 seconds have passed.
         input_shape: Input shape of the network, such as (3, 32, 32).
         tensorboard: Whether to write the learning curve for TensorBoard too.
         data_root: Folder that contains the data sets.
         on_progress: Called after every step.
 
     Returns:
-        The result. Its `model` has the selected weights and is in evaluation mode.
+        The result. Its `model` has the selected weights and is in evaluation mode. If an earlier
+        call has finished this training, `was_finished` is true, and nothing was trained.
 
     Raises:
         UsageError: A value is invalid, the network does not fit the data, the folder contains
@@ -297,7 +302,7 @@ def train(
             with suppress(OSError):
                 _remove_checkpoint(folder)
         model = _load_trained_network(subject, folder, process.device, seed)
-        return replace(earlier_result, model=model)
+        return replace(earlier_result, model=model, was_finished=True)
     # The parts to train and select with, and the parts whose sizes are listed in the result.
     training_parts = parts
     listed_parts = parts
@@ -340,6 +345,10 @@ def train(
         # If the estimate was shortened, so is this training.
         training.limit_epochs(len(estimate.curve))
     training.resume(folder / CHECKPOINT_FILE, key)
+    checkpoint_seconds = CHECKPOINT_SECONDS
+    if device == ACCELERATE:
+        # Each process has its own clock, but all must save at the same step.
+        checkpoint_seconds = inf
     live_report = LiveReport(on_progress)
     remaining_seconds = inf
     if finish_in is not None:
@@ -369,6 +378,7 @@ def train(
         ended = training.run(
             save_checkpoint=save_checkpoint,
             checkpoint_every=checkpoint_every,
+            checkpoint_seconds=checkpoint_seconds,
             patience=patience,
             time_limit=time_limit,
             finish_in=remaining_seconds,

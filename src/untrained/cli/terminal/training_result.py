@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from time import perf_counter
 
 from rich.progress import TextColumn
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.cli.terminal.progress_bar import ProgressLog, open_progress_bar
+from untrained.files import find_free_folder
 from untrained.formatting import format_duration, format_percent
 from untrained.progress import Progress, ProgressCallback
 from untrained.reports.pages.training_sections import make_training_headline
@@ -76,6 +78,12 @@ def show_training_result(result: TrainingResult, page: Path) -> None:
     console = SafeConsole()
     console.print(f"[bold]{make_training_headline(result)}[/]", highlight=False)
     console.print_plain(_describe_selection(result))
+    if result.was_finished:
+        other_folder = quote(str(find_free_folder(Path(result.folder))))
+        console.print_plain(
+            "this training was already finished, so nothing was trained now; to train anew, use "
+            f"untrained train with --run {other_folder}"
+        )
     if result.ended == "time":
         console.print_plain("stopped early: --time was reached; the same command resumes")
     elif result.ended != "epochs":
