@@ -90,6 +90,15 @@ def join_words(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def format_progress(done: int, total: int | None, is_percentage: bool = False) -> str:
+    """Format how far a stage is: 1,200, 12 of 100, or 12 % if the units are per cent."""
+    if is_percentage:
+        return f"{done} %"
+    if total is None:
+        return f"{done:,}"
+    return f"{done:,} of {total:,}"
+
+
 def format_limited_value(limit: str, value: float) -> str:
     """Format the value that a limit is about, in the unit of the limit: 732 k, 12.3 MB, 4.1 ms.
 

@@ -37,6 +37,7 @@ class Progress:
             `val_accuracy`.
         best: The best architecture so far, in a search whose score is known while it runs. Limits
             that are measured at the end, such as latency, are not considered yet.
+        is_percentage: Whether the units are per cent, so that `total` is 100.
     """
 
     stage: str
@@ -47,6 +48,7 @@ class Progress:
     records: Sequence[Record] = ()
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     best: BestSoFar | None = None
+    is_percentage: bool = False
 
 
 ProgressCallback = Callable[[Progress], None]

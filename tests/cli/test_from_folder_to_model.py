@@ -98,7 +98,9 @@ def test_one_command_makes_a_model_from_the_folder(fashion, project, run_cli):
         err,
         re.MULTILINE,
     )
-    assert stages == ["reading pictures", "scoring", "contest", "training", "exporting"]
+    # A stage that takes long has several lines.
+    names = list(dict.fromkeys(stages))
+    assert names == ["reading pictures", "scoring", "contest", "training", "exporting"]
     facts = json.loads((project / "run" / "train.json").read_text())
     contest = json.loads((project / "run" / "contest.json").read_text())
     assert facts["key"]["arch"] == contest["winner"]

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
+from time import perf_counter, sleep
 
 import pytest
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.progress import TextColumn
 
 from tests.cli.helpers import SEARCH
 from tests.engine.helpers import RECORD
+from untrained.cli.terminal import progress_bar
 from untrained.cli.terminal.progress_bar import ProgressLog, open_progress_bar
 from untrained.cli.terminal.search_result import format_cost
 from untrained.cli.terminal.time_estimate import ARCHS_PER_WORKER, TimeEstimate
@@ -159,21 +161,55 @@ def test_a_search_with_screening_prints_how_many_were_kept(run_cli):
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_log_file_gets_a_line_per_stage_and_per_minute(is_terminal):
+def test_a_log_file_gets_a_line_per_stage_and_every_30_seconds(is_terminal):
     out = StringIO()
     log = ProgressLog(Console(file=out, force_terminal=is_terminal))
     events = [
         ("scoring", 0, 5.0),
-        ("scoring", 1, 64.9),
-        ("scoring", 2, 65.0),
-        ("confirming", 0, 66.0),
-        ("scoring", 3, 67.0),  # a stage may come again
-        ("confirming", 1, 126.0),
+        ("scoring", 1, 34.9),
+        ("scoring", 2, 35.0),
+        ("confirming", 0, 36.0),
+        ("scoring", 3, 37.0),  # a stage may come again
+        ("confirming", 1, 66.0),
     ]
     for stage, done, now in events:
         log.write(stage, f"{done} of 9", now)
     lines = ["scoring: 0 of 9", "scoring: 2 of 9", "confirming: 0 of 9", "confirming: 1 of 9"]
     assert out.getvalue().splitlines() == ([] if is_terminal else lines)
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_log_file_gets_a_line_while_nothing_is_finished(is_terminal):
+    out = StringIO()
+    log = ProgressLog(Console(file=out, force_terminal=is_terminal))
+    log.repeat(100.0)  # before the first stage
+    log.write("scoring", "0 of 9", 5.0)
+    log.write("scoring", "1 of 9", 6.0)
+    for now in (34.9, 35.0, 64.9, 65.0):
+        log.repeat(now)
+    lines = ["scoring: 0 of 9", "scoring: 1 of 9", "scoring: 1 of 9"]
+    assert out.getvalue().splitlines() == ([] if is_terminal else lines)
+
+
+def test_the_lines_of_a_log_file_are_repeated_by_a_thread(monkeypatch):
+    monkeypatch.setattr(progress_bar, "CHECK_SECONDS", 0.001)
+    monkeypatch.setattr(progress_bar, "SECONDS_BETWEEN_LINES", 0.001)
+    out = StringIO()
+    with ProgressLog(Console(file=out, force_terminal=False)) as log:
+        log.write("scoring", "0", perf_counter())
+        end = perf_counter() + 10
+        while out.getvalue().count("scoring: 0") < 3 and perf_counter() < end:
+            sleep(0.001)
+    assert out.getvalue().count("scoring: 0") >= 3
+    length = len(out.getvalue())
+    sleep(0.02)
+    assert len(out.getvalue()) == length
+
+
+def test_the_progress_of_a_contest_is_in_per_cent(capsys):
+    with progress_bar.show_progress(quiet=False) as on_progress:
+        on_progress(Progress("contest", 5, 100, is_percentage=True))
+    assert capsys.readouterr().err.splitlines()[0] == "contest: 5 %"
 
 
 def test_a_log_file_names_each_stage(run_cli):

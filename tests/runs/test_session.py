@@ -203,4 +203,5 @@ def test_an_exception_removes_the_file(tmp_path):
 def test_the_text_of_a_session():
     assert Session("", 0, None).text == "starting"
     assert Session("scoring", 1200, None).text == "scoring, 1,200 done"
+    assert Session("contest", 5, 100, is_percentage=True).text == "contest, 5 % done"
     assert Session("scoring", 12, 1000).text == "scoring, 12 of 1,000 done"

@@ -17,6 +17,7 @@ class LivePhase:
         seconds: How long it has taken so far.
         seconds_left: How long it will probably still take; None if unknown, or if it is finished.
         is_finished: Whether a later phase has begun.
+        is_percentage: Whether the units are per cent.
     """
 
     name: str
@@ -25,6 +26,7 @@ class LivePhase:
     seconds: float
     seconds_left: float | None = None
     is_finished: bool = False
+    is_percentage: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from untrained.files import hold_lock, is_locked, remove_abandoned_file
+from untrained.formatting import format_progress
 from untrained.readers.json_file import parse_json
 
 SESSION_FILE = "session.json"
@@ -26,21 +27,21 @@ class Session:
         done: Number of finished units of the phase.
         total: Number of units of the phase; None if unknown.
         is_running: Whether the process still runs.
+        is_percentage: Whether the units are per cent.
     """
 
     phase: str
     done: int
     total: int | None
     is_running: bool = True
+    is_percentage: bool = False
 
     @property
     def text(self) -> str:
         """How far it is, such as "scoring, 12 of 100 done"."""
         if not self.phase:
             return "starting"
-        if self.total is None:
-            return f"{self.phase}, {self.done:,} done"
-        return f"{self.phase}, {self.done:,} of {self.total:,} done"
+        return f"{self.phase}, {format_progress(self.done, self.total, self.is_percentage)} done"
 
 
 class SessionFile:
@@ -86,7 +87,9 @@ def read_session(folder: str | Path) -> Session | None:
         total = facts["total"]
         if total is not None:
             total = int(total)
-        return Session(str(facts["phase"]), int(facts["done"]), total, is_running)
+        # Files of earlier versions have no `is_percentage`.
+        is_percentage = bool(facts.get("is_percentage", False))
+        return Session(str(facts["phase"]), int(facts["done"]), total, is_running, is_percentage)
     except (OSError, ValueError, KeyError, TypeError):
         return Session("", 0, None, is_running)
 

@@ -463,7 +463,8 @@ class RunningContest:
         share_of_round = min(1.0, (finished + step / steps) / trainings)
         share = (round_index + share_of_round) / len(self._counts)
         metrics = {"round": round_index + 1, "rounds": len(self._counts), "entry": number}
-        self._on_progress(Progress(STAGE, round(100 * share), 100, metrics=metrics))
+        percentage = round(100 * share)
+        self._on_progress(Progress(STAGE, percentage, 100, metrics=metrics, is_percentage=True))
 
     # -------------------------------------------------------------------------------- the winner
 

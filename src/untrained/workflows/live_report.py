@@ -163,7 +163,8 @@ class LiveReport:
         if not self._phases:
             return Session("", 0, None)
         name, clock = list(self._phases.items())[-1]
-        return Session(name, clock.latest.done, clock.latest.total)
+        latest = clock.latest
+        return Session(name, latest.done, latest.total, is_percentage=latest.is_percentage)
 
     def summarise(self, run: RunFolder, seconds: float) -> LiveSummary:
         """Return what the page shows.
@@ -292,7 +293,14 @@ def _summarise_phase(name: str, clock: _PhaseClock) -> LivePhase:
     latest = clock.latest
     end = clock.end or perf_counter()
     seconds = end - clock.start
-    phase = LivePhase(name, latest.done, latest.total, seconds, is_finished=clock.end is not None)
+    phase = LivePhase(
+        name,
+        latest.done,
+        latest.total,
+        seconds,
+        is_finished=clock.end is not None,
+        is_percentage=latest.is_percentage,
+    )
     # A resumed training begins at a later step, and the clock starts at the first event.
     measured_count = latest.done - clock.first.done
     if latest.records:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event, Lock, Thread
 from time import perf_counter
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     ProgressColumn,
     TaskID,
     TextColumn,
@@ -19,9 +20,12 @@ from rich.table import Column
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.cli.terminal.time_estimate import TimeEstimate
+from untrained.formatting import format_progress
 from untrained.progress import Progress, ProgressCallback, use_progress_callback
 
-SECONDS_BETWEEN_LINES = 60.0
+SECONDS_BETWEEN_LINES = 30.0
+# How often `ProgressLog` checks whether a line is due.
+CHECK_SECONDS = 1.0
 
 
 @contextmanager
@@ -42,21 +46,24 @@ def show_progress(
         return
     tasks: dict[str, TaskID] = {}
     estimate = TimeEstimate(time_budget)
-    with open_progress_bar(MofNCompleteColumn()) as bar:
-        log = ProgressLog(bar.console)
+    with (
+        open_progress_bar(TextColumn("{task.fields[status]}")) as bar,
+        ProgressLog(bar.console) as log,
+    ):
 
         def on_progress(progress: Progress) -> None:
             now = perf_counter()
             stage = progress.stage
             # The bar starts with the first event. Later calls of `start` have no effect.
             bar.start()
-            log.write(stage, _format_status(progress), now)
+            status = format_progress(progress.done, progress.total, progress.is_percentage)
+            log.write(stage, status, now)
             if stage not in tasks:
                 # A new stage begins only after the earlier ones have ended: stop their clocks.
                 for task in tasks.values():
                     bar.stop_task(task)
-                tasks[stage] = bar.add_task(stage, total=progress.total)
-            bar.update(tasks[stage], completed=progress.done, total=progress.total)
+                tasks[stage] = bar.add_task(stage, total=progress.total, status=status)
+            bar.update(tasks[stage], completed=progress.done, total=progress.total, status=status)
             message = estimate.update(progress, now)
             if message:
                 bar.console.print(message, highlight=False)
@@ -64,12 +71,6 @@ def show_progress(
         # Functions that read data report progress through this context, not through a parameter.
         with use_progress_callback(on_progress):
             yield on_progress
-
-
-def _format_status(progress: Progress) -> str:
-    if progress.total is None:
-        return f"{progress.done:,}"
-    return f"{progress.done:,} of {progress.total:,}"
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def open_progress_bar(status: ProgressColumn) -> Iterator[ProgressBar]:
     exception removes an unfinished bar, so that only the error message stays.
 
     Args:
-        status: Column between the bar and the times, such as "12/100".
+        status: Column between the bar and the times, such as "12 of 100".
 
     Yields:
         The progress bar.
@@ -105,14 +106,31 @@ def open_progress_bar(status: ProgressColumn) -> Iterator[ProgressBar]:
 class ProgressLog:
     """Progress as lines, for an error stream that is a file or a pipe.
 
-    It prints one line when a stage begins and then one per minute. On a terminal it prints
-    nothing, because the bar shows the same.
+    It prints one line when a stage begins and then one every 30 seconds, also if nothing was
+    finished in this time. On a terminal it prints nothing, because the bar shows the same.
+
+    As a context manager, it repeats the last line in a thread until the block ends.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._stages: set[str] = set()
         self._last_time = 0.0
+        self._last_line = ""
+        # Lines are printed by the thread and by the callers of `write`.
+        self._lock = Lock()
+        self._stopped = Event()
+        self._thread = Thread(target=self._repeat_lines, name="progress log", daemon=True)
+
+    def __enter__(self) -> Self:
+        if not self._console.is_terminal:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def write(self, stage: str, status: str, now: float) -> None:
         """Print a line if one is due.
@@ -124,13 +142,31 @@ class ProgressLog:
         """
         if self._console.is_terminal:
             return
-        is_new_stage = stage not in self._stages
-        if not is_new_stage and now - self._last_time < SECONDS_BETWEEN_LINES:
-            return
-        self._stages.add(stage)
+        with self._lock:
+            self._last_line = f"{stage}: {status}"
+            if stage in self._stages and now - self._last_time < SECONDS_BETWEEN_LINES:
+                return
+            self._stages.add(stage)
+            self._print(now)
+
+    def repeat(self, now: float) -> None:
+        """Print how far the stage is if nothing was printed for a while.
+
+        Args:
+            now: The time in seconds, on the clock of `write`.
+        """
+        with self._lock:
+            if self._last_line and now - self._last_time >= SECONDS_BETWEEN_LINES:
+                self._print(now)
+
+    def _repeat_lines(self) -> None:
+        while not self._stopped.wait(CHECK_SECONDS):
+            self.repeat(perf_counter())
+
+    def _print(self, now: float) -> None:
         self._last_time = now
         # Lines are not wrapped, because a log file has no width.
-        self._console.print(f"{stage}: {status}", highlight=False, markup=False, soft_wrap=True)
+        self._console.print(self._last_line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _make_time_columns() -> list[ProgressColumn]:

@@ -33,9 +33,11 @@ def show_training_progress(quiet: bool) -> Iterator[ProgressCallback | None]:
     if quiet:
         yield None
         return
-    with open_progress_bar(TextColumn("{task.fields[metrics]}")) as bar:
+    with (
+        open_progress_bar(TextColumn("{task.fields[metrics]}")) as bar,
+        ProgressLog(bar.console) as log,
+    ):
         task = bar.add_task(STAGE, metrics="")
-        log = ProgressLog(bar.console)
 
         def on_progress(progress: Progress) -> None:
             epoch = f"epoch {progress.metrics['epoch']} of {progress.metrics['epochs']}"

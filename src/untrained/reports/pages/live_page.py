@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from untrained import formatting
-from untrained.formatting import format_count, format_duration
+from untrained.formatting import format_count, format_duration, format_progress
 from untrained.reports.contest_result import ContestEntry
 from untrained.reports.live_summary import LivePhase, LiveSummary
 from untrained.reports.pages.contest_section import make_selection_cell
@@ -107,9 +107,7 @@ def _make_progress_bar(phase: LivePhase) -> str:
 
 
 def _format_done(phase: LivePhase) -> str:
-    if phase.total is None:
-        return f"{phase.done:,}"
-    return f"{phase.done:,} of {phase.total:,}"
+    return format_progress(phase.done, phase.total, phase.is_percentage)
 
 
 def _make_best_section(summary: LiveSummary) -> str:
