@@ -44,7 +44,7 @@ def report(
     # Imported here and not above, because `--help` must not load torch.
     from untrained.cli.terminal.json_output import print_json, reserve_stdout
     from untrained.cli.terminal.text import print_line
-    from untrained.workflows.report import read_run_outcome
+    from untrained.workflows.report import describe_unfinished_session, read_run_outcome
     from untrained.workflows.report import report as write_report
 
     require_option("--port", port, "--serve", serve or None)
@@ -59,6 +59,9 @@ def report(
     contest = outcome.get("contest")
     if contest:
         print_line(contest["verdict"])
+    ending = describe_unfinished_session(folder)
+    if ending:
+        print_line(ending)
     print_line(f"report: {page}")
     if serve:
         _serve_page(page, port)

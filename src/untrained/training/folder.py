@@ -14,6 +14,8 @@ from untrained.training.checkpoint import CHECKPOINT_FILE, WEIGHTS_FILE, read_ch
 from untrained.training.result import TRAINING_FILE, TrainingKey, TrainingResult
 
 TENSORBOARD_FOLDER = "tensorboard"
+# Subfolder of a training on all samples: the same training without the test part.
+ESTIMATE_FOLDER = "estimate"
 # `read_training_key` reads the last two. They are moved last, so that an interrupted move can be
 # repeated.
 _FILES = (
@@ -34,6 +36,15 @@ def read_training_key(folder: Path) -> TrainingKey | None:
     if checkpoint.is_file():
         return read_checkpoint(checkpoint).key
     return None
+
+
+def has_unfinished_training(folder: Path) -> bool:
+    """Whether a training was begun in a folder and has no result yet."""
+    if (folder / TRAINING_FILE).is_file():
+        return False
+    estimate = folder / ESTIMATE_FOLDER
+    files = (folder / CHECKPOINT_FILE, estimate / CHECKPOINT_FILE, estimate / TRAINING_FILE)
+    return any(path.is_file() for path in files)
 
 
 def list_former_trainings(folder: Path) -> list[Path]:

@@ -45,6 +45,7 @@ from untrained.runs.winner import (
 from untrained.spaces import SPACES, Space
 from untrained.strategies.nsga2 import find_pareto_front
 from untrained.training.checkpoint import WEIGHTS_FILE
+from untrained.training.folder import has_unfinished_training
 from untrained.training.result import TRAINING_FILE, TrainingResult
 from untrained.types import Arch, Record
 
@@ -169,6 +170,11 @@ def _render_page(folder: str | Path, reload_seconds: int | None) -> str:
         training = _read_training(folder)
         if training:
             return render_training_page(training)
+        if has_unfinished_training(Path(folder)):
+            raise UsageError(
+                f"{folder} has no report yet, because the training in it was stopped or still "
+                "runs; if it was stopped, the same `untrained train` command resumes it"
+            )
     run = RunFolder.read(folder)
     session = read_session(folder)
     if not run.store.is_file() and session is not None:
@@ -178,7 +184,7 @@ def _render_page(folder: str | Path, reload_seconds: int | None) -> str:
         ranked = read_ranking(run)
     summary = summarise_run(run, ranked)
     if session is not None and session.is_running:
-        ending = f"The search is running ({session.text}). This is what it has stored so far."
+        ending = describe_running_session(session)
         summary = replace(summary, ending=ending, stopped_early=False)
         reload_seconds = RELOAD_SECONDS
     elif session is not None:
@@ -188,6 +194,25 @@ def _render_page(folder: str | Path, reload_seconds: int | None) -> str:
         ending = "The winner is being trained. This page reloads."
         summary = replace(summary, ending=ending, stopped_early=False)
     return render_search_page(summary, reload_seconds)
+
+
+def describe_unfinished_session(folder: Path) -> str:
+    """Describe in a sentence that a run is in progress or was killed; empty if it is neither.
+
+    Args:
+        folder: The folder of any run.
+    """
+    session = read_session(folder)
+    if session is None:
+        return ""
+    if session.is_running:
+        return describe_running_session(session)
+    return describe_killed_session(session)
+
+
+def describe_running_session(session: Session) -> str:
+    """Describe in a sentence that a session is in progress, and how far it is."""
+    return f"The search is running ({session.text}). This is what it has stored so far."
 
 
 def describe_killed_session(session: Session) -> str:

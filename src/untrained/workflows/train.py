@@ -68,6 +68,7 @@ from untrained.training.distributed import ACCELERATE, TrainingProcess, make_tra
 from untrained.training.evaluation import DivergedError
 from untrained.training.final_evaluation import evaluate_training
 from untrained.training.folder import (
+    ESTIMATE_FOLDER,
     TENSORBOARD_FOLDER,
     move_training_aside,
     read_training_key,
@@ -98,8 +99,6 @@ CHECKPOINT_EVERY = 200
 # Values of the option `refit`.
 VALIDATION = "validation"
 ALL_PARTS = "all"
-# Subfolder of a training on all samples: the same training without the test part.
-ESTIMATE_FOLDER = "estimate"
 
 
 class _EstimateOptions(TypedDict):
