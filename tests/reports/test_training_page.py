@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tests.reports.examples import make_summary
 from tests.reports.test_search_page import extract_body
 from untrained.cli.terminal.confirmation import show_confirmation
+from untrained.cli.terminal.training_result import show_training_result
 from untrained.reports.confirmation_result import (
     Confirmation,
     DesignResult,
@@ -244,6 +246,41 @@ def test_the_page_without_an_auc_does_not_mention_it():
         best={"epoch": 1, "kind": "weights", "loss": 0.6},
     )
     assert "AUC" not in extract_body(training_page.render_training_page(bare))
+
+
+def make_regression(**changes: Any) -> TrainingResult:
+    training = make_training(
+        accuracy=None,
+        rmse=668.0,
+        mae=500.0,
+        r2=-0.37,
+        bias=2.0,
+        constant={"rmse": 570.2, "mae": 466.2},
+        curve=(),
+        best={"epoch": 3, "kind": "average", "rmse": 650.0, "mae": 480.0, "loss": 1.4},
+        classes=(),
+        confusion=[],
+        calibration=[{"predicted": 1.0, "observed": 2.0, "rows": 16}],
+        mistakes=[],
+    )
+    key = replace(training.key, recipe={"name": "ctr", "epochs": 3, "batch": 8})
+    return replace(training, key=key, **changes)
+
+
+def test_the_page_of_a_regression_shows_the_mean_error_and_warns_if_the_mean_is_better():
+    page = make_training_sections(make_regression())
+    assert "on average, predictions are 2 too high" in page
+    assert "worse than that of always predicting the mean (570.2): do not use" in page
+    better = make_training_sections(make_regression(rmse=66.0, bias=None))
+    assert "do not use" not in better
+    assert "Mean error" not in better
+
+
+def test_the_terminal_shows_the_mean_error_and_warns_if_the_mean_is_better(capsys):
+    show_training_result(make_regression(), Path("report.html"))
+    out = " ".join(capsys.readouterr().out.split())
+    assert "on average, predictions are 2 too high" in out
+    assert "worse than that of always predicting the mean (570.2): do not use" in out
 
 
 def make_confirmation() -> Confirmation:

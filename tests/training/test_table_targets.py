@@ -16,7 +16,11 @@ from untrained.proxies import load_proxy
 from untrained.training.adaptation import adapt_recipe
 from untrained.training.ctr_designs import CTR_DESIGNS, DeepFm, list_ctr_designs
 from untrained.training.recipes import load_recipe
-from untrained.training.regression_metrics import compute_regression_metrics
+from untrained.training.regression_metrics import (
+    compute_regression_metrics,
+    describe_bias,
+    describe_worse_than_mean,
+)
 from untrained.training.result import TrainingResult
 from untrained.training.short_training import SHORT_TRAINING, measure_r2
 from untrained.types import Batch, Task
@@ -73,6 +77,7 @@ def test_metrics_of_a_regression_are_those_of_scikit_learn():
     assert metrics.rmse == pytest.approx(root_mean_squared_error(labels, predictions))
     assert metrics.mae == pytest.approx(mean_absolute_error(labels, predictions))
     assert metrics.r2 == pytest.approx(r2_score(labels, predictions))
+    assert metrics.bias == pytest.approx(np.mean(predictions - labels))
     assert metrics.loss == pytest.approx((metrics.rmse / std) ** 2)
     constant = np.full(500, mean)
     assert metrics.constant == {
@@ -84,6 +89,19 @@ def test_metrics_of_a_regression_are_those_of_scikit_learn():
     assert metrics.bins[0].observed == pytest.approx(labels[np.argsort(predictions)[:50]].mean())
     distances = [abs(row.predicted - row.observed) for row in metrics.bins]
     assert metrics.compute_calibration_error() == pytest.approx(np.mean(distances))
+
+
+def test_the_mean_error_has_a_direction():
+    assert describe_bias(2.0) == "on average, predictions are 2 too high"
+    assert describe_bias(-12.34) == "on average, predictions are 12.3 too low"
+
+
+def test_a_network_that_is_worse_than_the_mean_has_a_warning():
+    assert describe_worse_than_mean(570.1, 570.2) == ""
+    assert describe_worse_than_mean(668.0, 570.2).startswith(
+        "the test RMSE 668 is worse than that of always predicting the mean (570.2): do not use"
+    )
+    assert "is equal to that of" in describe_worse_than_mean(570.2, 570.2)
 
 
 def test_r2_of_equal_labels_is_undefined():

@@ -127,6 +127,7 @@ def _describe_numbers(metrics: RegressionMetrics, test: Part) -> dict[str, Any]:
         "rmse": metrics.rmse,
         "mae": metrics.mae,
         "r2": metrics.r2,
+        "bias": metrics.bias,
         "constant": metrics.constant,
         "calibration": [asdict(row) for row in metrics.bins],
         "calibration_error": metrics.compute_calibration_error(),

@@ -4,6 +4,7 @@ RMSE  root of the mean squared error
 MAE   mean absolute error
 R2    1 - sum of squared errors / sum of squared distances of the labels from their mean; 0 is as
       good as always predicting the mean, and it may be negative
+bias  mean of prediction minus label
 """
 
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ class RegressionMetrics:
         rmse: Root of the mean squared error, in the unit of the label.
         mae: Mean absolute error, in the unit of the label.
         r2: Share of the variance that is explained.
+        bias: Mean error: by how much predictions are too high on average.
         constant: RMSE and MAE of always predicting the mean label of the training rows.
         bins: Mean prediction and mean label of rows of similar prediction.
         predicted: Predictions in the unit of the label, (samples,).
@@ -37,6 +39,7 @@ class RegressionMetrics:
     rmse: float
     mae: float
     r2: float | None
+    bias: float
     constant: dict[str, float]
     bins: tuple[CalibrationBin, ...]
     predicted: Array = field(repr=False, compare=False)
@@ -95,6 +98,7 @@ def compute_regression_metrics(
         rmse=float(np.sqrt(np.mean(errors**2))),
         mae=float(np.mean(np.abs(errors))),
         r2=r2,
+        bias=float(np.mean(errors)),
         constant={
             "rmse": float(np.sqrt(np.mean(constant_errors**2))),
             "mae": float(np.mean(np.abs(constant_errors))),
@@ -102,6 +106,29 @@ def compute_regression_metrics(
         bins=_compute_bins(predicted, observed),
         predicted=predicted,
         observed=observed,
+    )
+
+
+def describe_bias(bias: float) -> str:
+    """Return the mean error in words, such as "on average, predictions are 2.01 too high"."""
+    direction = "low" if bias < 0 else "high"
+    return f"on average, predictions are {abs(bias):.3g} too {direction}"
+
+
+def describe_worse_than_mean(rmse: float, mean_rmse: float) -> str:
+    """Return a warning if a network is no better than predicting the mean; else empty.
+
+    Args:
+        rmse: RMSE of the network on the test part.
+        mean_rmse: RMSE of always predicting the mean label of the training rows.
+    """
+    if rmse < mean_rmse:
+        return ""
+    comparison = "equal to" if rmse == mean_rmse else "worse than"
+    return (
+        f"the test RMSE {rmse:.4g} is {comparison} that of always predicting the mean "
+        f"({mean_rmse:.4g}): do not use this network; allow more time (search with --time 15m, or "
+        "train with more --epochs), or add more pictures or rows"
     )
 
 

@@ -21,6 +21,7 @@ from untrained.training.accuracy import (
     format_accuracy,
 )
 from untrained.training.recipes import Recipe, format_recipe
+from untrained.training.regression_metrics import describe_bias, describe_worse_than_mean
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, TaskKind
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _TEST_RESULTS = (
     "rmse",
     "mae",
     "r2",
+    "bias",
     "constant",
     "confusion",
     "calibration",
@@ -145,8 +147,8 @@ class TrainingResult:
     """The result of a training.
 
     The test part is evaluated once, with the best weights. `loss`, `accuracy`, `auc`, `rmse`,
-    `mae`, `r2`, `constant`, `normalised_entropy`, `confusion`, `calibration`, `calibration_error`
-    and `mistakes` are results on the test part.
+    `mae`, `r2`, `bias`, `constant`, `normalised_entropy`, `confusion`, `calibration`,
+    `calibration_error` and `mistakes` are results on the test part.
 
     Attributes:
         key: Identity of the training.
@@ -180,6 +182,7 @@ class TrainingResult:
             predicted.
         mae: Mean absolute error in the unit of the label.
         r2: Share of the variance of the label that is explained; None if all labels are equal.
+        bias: Mean of prediction minus label; None unless numbers are predicted.
         constant: The same metrics of a constant prediction: always the most frequent class, or the
             mean label, of the training rows. Empty for clicks, which have the normalised entropy,
             and for classes of pictures.
@@ -190,11 +193,11 @@ class TrainingResult:
             rows of a table.
         folder: The folder of the training.
         model: The network with the best weights, in evaluation mode; None if read from a file.
+        was_finished: Whether an earlier call had finished the training, so that the last call of
+            `train` trained nothing. It is not saved.
     """
 
     key: TrainingKey
-        was_finished: Whether an earlier call had finished the training, so that the last call of
-            `train` trained nothing. It is not saved.
     ended: str
     curve: tuple[dict[str, float], ...]
     best: dict[str, Any]
@@ -219,17 +222,18 @@ class TrainingResult:
     rmse: float | None = None
     mae: float | None = None
     r2: float | None = None
+    bias: float | None = None
     constant: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     estimated_by: str = ""
     reads_arrays: bool = False
     folder: str = ""
     model: "nn.Module | None" = field(default=None, compare=False)
+    was_finished: bool = field(default=False, compare=False)
 
     @property
     def warning(self) -> str:
         """Advice if one batch holds all samples, so an epoch was one step; else empty."""
-    was_finished: bool = field(default=False, compare=False)
         batch = self.key.recipe["batch"]
         samples = self.samples["train"]
         better_batch = propose_batch_size(samples, 1)
@@ -243,7 +247,9 @@ class TrainingResult:
 
     @property
     def chance_warning(self) -> str:
-        """A warning if a classifier may be no better than guessing; else empty."""
+        """A warning if the network may be no better than a constant prediction; else empty."""
+        if self.rmse is not None and self.constant:
+            return describe_worse_than_mean(self.rmse, self.constant["rmse"])
         if self.accuracy is None:
             return ""
         return describe_chance_level(self.accuracy, self.confusion)
@@ -293,6 +299,13 @@ class TrainingResult:
             )
         return ""
 
+    @property
+    def bias_text(self) -> str:
+        """The mean error of a regression on the test part in words; else empty."""
+        if self.bias is None:
+            return ""
+        return describe_bias(self.bias)
+
     def format_test_result(self) -> str:
         """Return the result on the test part.
 
@@ -310,6 +323,7 @@ class TrainingResult:
         """Return the result as `--json` prints it: plain data without images."""
         result_fields = dict(vars(self))
         del result_fields["model"]
+        del result_fields["was_finished"]
         del result_fields["key"]
         mistakes = []
         for mistake in self.mistakes:
@@ -322,8 +336,8 @@ class TrainingResult:
         """Write `train.json` into the folder of the training."""
         content = dict(vars(self))
         del content["model"]
+        del content["was_finished"]
         del content["folder"]
-        del result_fields["was_finished"]
         content["key"] = asdict(self.key)
         folder = Path(self.folder)
         with use_run_folder(folder):
@@ -336,7 +350,6 @@ class TrainingResult:
 
         Raises:
             UsageError: The file is missing or damaged.
-        del content["was_finished"]
         """
         with read_result_file(Path(folder, TRAINING_FILE)) as content:
             content["key"] = TrainingKey(**content["key"])

@@ -78,18 +78,20 @@ def format_metrics(progress: Progress) -> str:
 def show_training_result(result: TrainingResult, page: Path) -> None:
     """Print the result, the selected epoch, the cost and the paths of the files."""
     console = SafeConsole()
-    console.print(f"[bold]{make_training_headline(result)}[/]", highlight=False)
-    console.print_plain(_describe_selection(result))
     if result.was_finished:
         other_folder = quote(str(find_free_folder(Path(result.folder))))
         console.print_plain(
             "this training was already finished, so nothing was trained now; to train anew, use "
             f"untrained train with --run {other_folder}"
         )
+    console.print(f"[bold]{make_training_headline(result)}[/]", highlight=False)
+    console.print_plain(_describe_selection(result))
     if result.ended == "time":
         console.print_plain("stopped early: --time was reached; the same command resumes")
     elif result.ended != "epochs":
         console.print_plain("stopped early: the validation result no longer improved")
+    if result.bias_text:
+        console.print_plain(result.bias_text)
     if result.constant_text:
         console.print_plain(result.constant_text)
     for note in result.notes:

@@ -207,6 +207,8 @@ def _list_regression_facts(training: TrainingResult) -> dict[str, str]:
     if not training.key.refit:
         val_result = format_errors(best["rmse"], best["mae"], best.get("r2"))
         facts["Validation RMSE"] = f"{val_result} on {format_count(samples['val'], 'sample')}"
+    if training.bias_text:
+        facts["Mean error"] = training.bias_text
     if training.constant:
         facts["Constant prediction"] = training.constant_text
     return facts
