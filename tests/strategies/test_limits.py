@@ -9,15 +9,30 @@ import torch
 from torch import nn
 
 import untrained
-from tests.strategies.toys import TASK, read_fitness, run_toy_search, ten, twelve
+import untrained.strategies.driver as driver_module
+import untrained.strategies.limits as limits_module
+from tests.strategies.toys import (
+    TASK,
+    make_toy_record,
+    read_fitness,
+    run_toy_search,
+    ten,
+    twelve,
+)
 from untrained.config import LatencyLimit, Limits, parse_amount, parse_bytes, parse_latency
 from untrained.errors import UsageError
 from untrained.probe import Probe
+from untrained.seeds import make_generator
 from untrained.spaces import InvalidArch, load_space
 from untrained.spaces.core.ranges import IntRange
+from untrained.strategies.base import NewArchSampler
+from untrained.strategies.budget import Budget
+from untrained.strategies.driver import run_strategy
 from untrained.strategies.evolution import Evolution
 from untrained.strategies.limits import MAX_ATTEMPTS, ConstrainedSpace, NetworkSize
 from untrained.strategies.local import LocalSearch
+from untrained.strategies.random import RandomSearch
+from untrained.strategies.search_limits import SearchLimits
 from untrained.types import Batch
 
 
@@ -559,3 +574,71 @@ def test_a_space_without_scale_samples_as_before():
         while params(expected) > 2500:
             expected = ten.sample(reference)
         assert space.sample(rng) == expected
+
+
+# ------------------------------------------------------------------------------------------- time
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that advances by a second whenever the size of a network of `ten` is counted."""
+    counted = []
+
+    def count_slowly(self):
+        counted.append(self._arch)
+        return params(self._arch)
+
+    monkeypatch.setattr(NetworkSize, "params", property(count_slowly))
+    monkeypatch.setattr(limits_module, "perf_counter", lambda: float(len(counted)))
+    monkeypatch.setattr(driver_module, "perf_counter", lambda: float(len(counted)))
+    return counted
+
+
+def test_the_check_of_a_slow_space_ends_in_time(clock):
+    # Even the smallest network has 201 parameters.
+    limits = SearchLimits(ten, TASK, {"max_params": "150"})
+    with pytest.raises(UsageError, match=r"none of 20 sampled .* at most 150 .* raise max_params"):
+        limits.check()
+    assert len(clock) == 20
+    with pytest.raises(UsageError, match="none of 4 sampled"):
+        limits.check(total_seconds=12.0)
+
+
+def test_an_architecture_that_the_check_found_is_proposed_once_the_time_is_over(clock):
+    limits = SearchLimits(ten, TASK, {"max_params": "2500"})
+    limits.check()
+    # Equal to the generator of the check, so that the first samples are those of the check.
+    rng = make_generator("limits", ten.name)
+    found = ConstrainedSpace(ten, Limits(max_params=2500)).sample(rng)
+    limits.space.limit_sampling_time(0.0)
+    assert NewArchSampler(limits.space).sample_new(5, np.random.default_rng(0)) == [found]
+
+
+def test_proposals_take_at_most_half_of_the_time(clock):
+    """A few networks are found in half of the time, and the search ends with them."""
+    # 12 % of the networks of `ten` have a width of at most 12.
+    space = ConstrainedSpace(ten, Limits(max_params=12 * 193 + 4 * 13))
+    strategy = RandomSearch(space, np.random.default_rng(0))
+
+    def evaluate(archs):
+        for arch in archs:
+            yield [make_toy_record(arch, 0.0)]
+
+    result = run_strategy(
+        strategy,
+        evaluate,
+        Budget(seconds=100.0),
+        read_fitness,
+        limit_ask=space.limit_sampling_time,
+    )
+    # The second half of the time is not used up by scoring, so proposals get half of it again.
+    assert result.ended == "time"
+    assert 1 <= len(result.records) < 30
+    assert len(clock) <= 101
+
+
+def test_limits_that_are_too_strict_for_a_table_name_smaller_spaces():
+    task = load_space("nasrec_small").task
+    space = ConstrainedSpace(load_space("nasrec_small"), Limits(max_params=1), task)
+    with pytest.raises(UsageError, match=r'--space "mlp" or --space "nasrec_small\(blocks=2\)"'):
+        space.check(np.random.default_rng(0), seconds=0.0)

@@ -45,6 +45,10 @@ _REPEATED_SAMPLES_BEFORE_LISTING = 50
 _MAX_REPEATED_CHILDREN = 100
 
 
+class SamplingTimeError(Exception):
+    """The time in which a space may be sampled is over (`ConstrainedSpace`)."""
+
+
 class SpaceLike(Protocol):
     """What a strategy needs from a space: a `Space`, or a `ConstrainedSpace` with limits."""
 
@@ -200,7 +204,7 @@ class NewArchSampler:
             rng: Random generator.
 
         Returns:
-            n new architectures, or fewer if the space has no more.
+            n new architectures, or fewer if the space has no more or the time is over.
         """
         new_archs: list[Arch] = []
         while (
@@ -208,7 +212,10 @@ class NewArchSampler:
             and not self._has_seen_all()
             and self._repeated_samples < _MAX_REPEATED_SAMPLES
         ):
-            arch = self._sample(rng)
+            try:
+                arch = self._sample(rng)
+            except SamplingTimeError:
+                break
             if self.mark_seen(arch):
                 self._repeated_samples = 0
                 new_archs.append(arch)
@@ -224,12 +231,16 @@ class NewArchSampler:
             make_child: Returns an architecture, which may have been proposed before.
 
         Returns:
-            n new architectures, or fewer if the function makes only repeated ones.
+            n new architectures, or fewer if the function makes only repeated ones or the time is
+            over.
         """
         new_archs: list[Arch] = []
         repeated = 0
         while len(new_archs) < n and repeated < _MAX_REPEATED_CHILDREN and not self._has_seen_all():
-            arch = make_child()
+            try:
+                arch = make_child()
+            except SamplingTimeError:
+                break
             if self.mark_seen(arch):
                 repeated = 0
                 new_archs.append(arch)

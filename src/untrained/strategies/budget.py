@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from untrained.config import DEFAULT_BUDGET
 from untrained.quantities import parse_count, parse_optional_count
@@ -43,6 +43,12 @@ class Budget:
         if self.seconds is not None or self.stable is not None:
             return None
         return DEFAULT_BUDGET
+
+    def subtract_seconds(self, seconds: float) -> "Budget":
+        """Return what is left of the budget after some seconds."""
+        if self.seconds is None:
+            return self
+        return replace(self, seconds=self.seconds - seconds)
 
 
 @dataclass

@@ -3,18 +3,22 @@
 It is independent of networks, run folders and terminals.
 """
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from math import inf
 from time import perf_counter
 
 from untrained.engine import Evaluator
 from untrained.progress import Progress, ProgressCallback
-from untrained.strategies.base import Fitness, Strategy
+from untrained.strategies.base import Fitness, SamplingTimeError, Strategy
 from untrained.strategies.budget import Budget, BudgetTracker
 from untrained.types import Record
 
 # Architectures to ask for at a time.
 DEFAULT_ASK_SIZE = 256
+# The strategy may propose for this fraction of the time that is left. The rest is for scoring.
+MAX_ASK_SHARE = 0.5
 
 
 @dataclass
@@ -42,6 +46,7 @@ def run_strategy(
     on_progress: ProgressCallback | None = None,
     ask_size: int = DEFAULT_ASK_SIZE,
     stage: str = "scoring",
+    limit_ask: Callable[[float], None] | None = None,
 ) -> DriverResult:
     """Run a strategy until its budget is spent, the space is exhausted, or Ctrl-C.
 
@@ -56,6 +61,8 @@ def run_strategy(
         on_progress: Called after each architecture, and once before the first.
         ask_size: Number of architectures per `ask`, unless the strategy sets its own `ask_size`.
         stage: Name of the stage in progress events.
+        limit_ask: Called before each `ask` with the seconds that it may take, if the time is
+            limited; see `ConstrainedSpace.limit_sampling_time`.
 
     Returns:
         The records, and why the search ended.
@@ -69,9 +76,19 @@ def run_strategy(
         on_progress(Progress(stage, 0, budget.total))
     try:
         while not result.ended:
-            archs = strategy.ask(tracker.limit_ask(ask_size))
+            ask_deadline = inf
+            if budget.seconds is not None and limit_ask is not None:
+                now = perf_counter()
+                ask_seconds = MAX_ASK_SHARE * max(0.0, budget.seconds - (now - start))
+                ask_deadline = now + ask_seconds
+                limit_ask(ask_seconds)
+            try:
+                archs = strategy.ask(tracker.limit_ask(ask_size))
+            except SamplingTimeError:
+                archs = []
             if not archs:
-                result.ended = "exhausted"
+                is_time_over = ask_deadline < inf and perf_counter() >= ask_deadline
+                result.ended = "time" if is_time_over else "exhausted"
                 break
             batch_records: list[Record] = []
             # Closing the evaluator cancels what the workers have not finished.

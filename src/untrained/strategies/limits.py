@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from untrained.engine.failures import catch_failure
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import Counts, NoAlternativeError, Space
+from untrained.strategies.base import SamplingTimeError
 from untrained.types import Arch, Batch, Failure, Task
 
 # After this many samples, `sample` mutates the one that is closest to the limits. After as many
@@ -36,6 +38,8 @@ from untrained.types import Arch, Batch, Failure, Task
 MAX_ATTEMPTS = 500
 # After this many mutations of an architecture, `mutate` returns a new sample.
 _MAX_NEIGHBOURS = 100
+# Spaces for tables that have small networks, for advice.
+_SMALL_TABLE_SPACES = ("mlp", "nasrec_small(blocks=2)")
 
 # The limit on the predicted training time, which is none of `Limits`.
 _MAX_TRAINING_TIME = "max_training_time"
@@ -158,6 +162,11 @@ class ConstrainedSpace:
         self.rejected: Counter[str] = Counter()
         self._violations: dict[Arch, LimitViolation | None] = {}
         self._training_time: TrainingTimeLimit | None = None
+        # When sampling ends, by `perf_counter`.
+        self._deadline = inf
+        # An architecture that `sample` returns if it finds none in the time.
+        self._reserve: Arch | None = None
+        self._has_sampled = False
 
     @property
     def name(self) -> str:
@@ -167,9 +176,14 @@ class ConstrainedSpace:
     @property
     def size(self) -> int | None:
         """Number of architectures; None if it is unknown, as it always is with limits."""
-        if self.limits or self._training_time is not None:
+        if self.has_limits:
             return None
         return self.space.size
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether any limit is set."""
+        return bool(self.limits) or self._training_time is not None
 
     def __iter__(self) -> Iterator[Arch]:
         return filter(self.allows, self.space)
@@ -182,9 +196,63 @@ class ConstrainedSpace:
 
         Raises:
             UsageError: No architecture was found.
+            SamplingTimeError: The time that `limit_sampling_time` set is over. The first call
+                does not raise this, because a search needs at least one architecture.
         """
+        if self._has_sampled or self._reserve is not None:
+            arch = self._sample_until(rng, self._deadline)
+        else:
+            arch = self._sample_until(rng, inf)
+        if arch is None:
+            if self._reserve is None:
+                raise SamplingTimeError
+            arch = self._reserve
+            self._reserve = None
+        self._has_sampled = True
+        return arch
+
+    def check(self, rng: np.random.Generator, seconds: float) -> Arch:
+        """Check that the limits can be satisfied, and return an architecture that does.
+
+        The architecture is also the reserve: if `sample` finds none in the time that
+        `limit_sampling_time` sets, it returns this one once.
+
+        Args:
+            rng: Random generator.
+            seconds: How long this may take.
+
+        Raises:
+            UsageError: No architecture was found.
+        """
+        arch = self._sample_until(rng, perf_counter() + seconds, raises_at_deadline=True)
+        assert arch is not None
+        self.keep_reserve(arch)
+        return arch
+
+    def keep_reserve(self, arch: Arch) -> None:
+        """Let `sample` return this architecture once if it finds none in the time."""
+        self._reserve = arch
+
+    def limit_sampling_time(self, seconds: float) -> None:
+        """Let samples and mutations take at most some seconds from now on.
+
+        Counting the parameters of a network can take milliseconds, and if few networks satisfy the
+        limits, hundreds are counted for one sample.
+        """
+        if self.has_limits:
+            self._deadline = perf_counter() + seconds
+
+    def _sample_until(
+        self, rng: np.random.Generator, deadline: float, raises_at_deadline: bool = False
+    ) -> Arch | None:
+        """Sample an architecture within the limits; None if none is found before the deadline."""
         closest: Arch | None = None
         for attempt in range(2 * MAX_ATTEMPTS):
+            if perf_counter() >= deadline:
+                if raises_at_deadline and closest is not None:
+                    raise UsageError(self._describe_failure(closest, attempt))
+                if not raises_at_deadline:
+                    return None
             if closest is None or attempt < MAX_ATTEMPTS:
                 proposal = self.space.sample(rng)
             else:
@@ -198,7 +266,7 @@ class ConstrainedSpace:
                 if closest is None or self._compute_excess(arch) < self._compute_excess(closest):
                     closest = arch
         assert closest is not None
-        raise UsageError(self._describe_failure(closest))
+        raise UsageError(self._describe_failure(closest, 2 * MAX_ATTEMPTS))
 
     def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch:
         """Return a neighbour that satisfies the limits, or a sample if none is found."""
@@ -370,6 +438,8 @@ class ConstrainedSpace:
         A proposal that is equal to `parent` after scaling is skipped.
         """
         for _ in range(_MAX_NEIGHBOURS):
+            if perf_counter() >= self._deadline:
+                return None
             for arch in self._list_candidates(propose()):
                 if arch != parent and self.allows(arch):
                     return arch
@@ -399,14 +469,19 @@ class ConstrainedSpace:
             return bound.seconds
         return float(bound)
 
-    def _describe_failure(self, closest_arch: Arch) -> str:
-        """Return a message with the limit that is too strict and the closest value to it."""
+    def _describe_failure(self, closest_arch: Arch, attempts: int) -> str:
+        """Return a message with the limit that is too strict and the closest value to it.
+
+        Args:
+            closest_arch: The architecture that is closest to the limits.
+            attempts: Number of sampled architectures.
+        """
         violation = self._violations[closest_arch]
         assert violation is not None
         limit = violation.limit
         if limit == _MAX_TRAINING_TIME:
             return (
-                f"{self.name}: none of {2 * MAX_ATTEMPTS} sampled architectures within the other "
+                f"{self.name}: none of {attempts} sampled architectures within the other "
                 "limits can be trained in the time; raise --time"
             )
         if violation.value is None:
@@ -419,14 +494,26 @@ class ConstrainedSpace:
         closest = _format_amount(limit, violation.value)
         bound = _format_amount(limit, self._get_bound(limit))
         comparison = "at most"
-        advice = "raise"
+        advice = f"raise {limit}"
         if limit == "min_params":
             comparison = "at least"
-            advice = "lower"
+            advice = f"lower {limit}"
+        elif self.task.vocabularies:
+            advice += self._name_smaller_spaces()
         return (
-            f"{self.name}: none of {2 * MAX_ATTEMPTS} sampled architectures "
-            f"has {comparison} {bound}; the closest had {closest}; {advice} {limit}"
+            f"{self.name}: none of {attempts} sampled architectures "
+            f"has {comparison} {bound}; the closest had {closest}; {advice}"
         )
+
+    def _name_smaller_spaces(self) -> str:
+        """Return advice to search a space of smaller networks for a table; empty if none is."""
+        if self.name.partition("(")[0] not in ("nasrec_small", "nasrec"):
+            return ""
+        options = []
+        for space_name in _SMALL_TABLE_SPACES:
+            if space_name != self.name:
+                options.append(f'--space "{space_name}"')
+        return f", or search smaller networks with {' or '.join(options)}"
 
 
 def _find_largest(scaled_archs: Sequence[Arch], is_allowed: Callable[[Arch], bool]) -> Arch | None:

@@ -13,6 +13,10 @@ from untrained.strategies.limits import ConstrainedSpace, NetworkSize
 from untrained.strategies.max_latency import ContendersFunction, MaxLatency, RankFunction
 from untrained.types import Arch, Record, ScoreRequest, Task
 
+# How long the check before a search may take, in seconds and as a fraction of the time limit.
+MAX_CHECK_SECONDS = 20.0
+MAX_CHECK_SHARE = 1 / 3
+
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
@@ -62,6 +66,7 @@ class SearchLimits:
         self._limits = Limits.parse(**self.texts)
         self._full_space = space
         self._task = task
+        self._reserve: Arch | None = None
         self.max_latency: MaxLatency | TableLatency | None = None
         max_latency = self._limits.max_latency
         if max_latency is None:
@@ -75,11 +80,14 @@ class SearchLimits:
                 space, self._limits, task, self.max_latency.estimate_seconds
             )
 
-    def check(self) -> None:
+    def check(self, total_seconds: float | None = None) -> None:
         """Check that the limits can be satisfied, before anything is measured or written.
 
         This samples one architecture within the size limits. The latency limit is not checked,
         because measuring latency is part of the search.
+
+        Args:
+            total_seconds: The time limit of the whole search; None for no limit.
 
         Raises:
             UsageError: No architecture satisfies the limits, or there is no such device.
@@ -88,7 +96,13 @@ class SearchLimits:
             self.max_latency.check_device()
         size_space = self.make_size_space()
         if size_space.limits:
-            size_space.sample(make_generator("limits", self._full_space.name))
+            seconds = MAX_CHECK_SECONDS
+            if total_seconds is not None:
+                seconds = min(seconds, MAX_CHECK_SHARE * total_seconds)
+            rng = make_generator("limits", self._full_space.name)
+            self._reserve = size_space.check(rng, seconds)
+            if self.max_latency is None:
+                self.space.keep_reserve(self._reserve)
 
     def make_size_space(self) -> ConstrainedSpace:
         """Return the architectures that satisfy all limits except the latency limit.
@@ -96,7 +110,10 @@ class SearchLimits:
         Sampling from this space does not measure latency.
         """
         size_limits = replace(self._limits, max_latency=None)
-        return ConstrainedSpace(self._full_space, size_limits, self._task)
+        size_space = ConstrainedSpace(self._full_space, size_limits, self._task)
+        if self._reserve is not None:
+            size_space.keep_reserve(self._reserve)
+        return size_space
 
     def limit_training_time(self, limit: TrainingTimeLimit) -> None:
         """Limit the predicted training time too.

@@ -15,6 +15,7 @@ from html import escape
 from itertools import zip_longest
 from math import ceil
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from untrained.config import (
@@ -501,7 +502,7 @@ def _open_run(setup: SearchSetup) -> RunFolder:
     )
     setup.stages.step_log.open(run.folder, run.describe_search(), setup.budget.total)
     if not run.has_records():
-        setup.limits.check()
+        setup.limits.check(setup.config.time_seconds)
     return run
 
 
@@ -622,8 +623,20 @@ def _run_session(
         run = replace(run, search_key=search_key).save()
         setup.limits.use_store(store, run.search_key)
         ask_size = _choose_ask_size(setup, executor)
+        space = setup.limits.space
+        limit_ask = space.limit_sampling_time if space.has_limits else None
+        start = perf_counter()
+        budget = setup.budget
+        reference = setup.sample_reference()
+        if reference:
+            budget = budget.subtract_seconds(perf_counter() - start)
         session = stages.run(
-            setup.strategy, setup.budget, run.search_key, setup.sample_reference(), ask_size
+            setup.strategy,
+            budget,
+            run.search_key,
+            reference,
+            ask_size,
+            limit_ask,
         )
         ranked = _rank_within_latency_limit(run, setup.limits, store, setup.known_designs)
         best = None

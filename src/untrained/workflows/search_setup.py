@@ -39,6 +39,8 @@ from untrained.workflows.validation import Validation
 # The default space for tables, and for those in which all columns are numbers.
 TABLE_SPACE = "nasrec_small"
 NUMBERS_SPACE = "mlp"
+# Sampling the reference takes at most this fraction of the time for scoring.
+MAX_REFERENCE_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,16 @@ class SearchSetup:
 
         They satisfy the size limits, because percentiles among far larger networks would not
         distinguish candidates. They are the first proposals of random search, so that a random
-        search measures nothing in addition.
+        search measures nothing in addition. If the time is limited, sampling them takes at most a
+        quarter of that of scoring, and they are fewer if that is not enough.
         """
         if self.reference_size == 0:
             return []
         rng = make_generator("search", "random", self.space.name, self.config.seed)
-        return NewArchSampler(self.limits.make_size_space()).sample_new(self.reference_size, rng)
+        size_space = self.limits.make_size_space()
+        if self.budget.seconds is not None:
+            size_space.limit_sampling_time(MAX_REFERENCE_SHARE * self.budget.seconds)
+        return NewArchSampler(size_space).sample_new(self.reference_size, rng)
 
 
 def prepare_search(

@@ -5,7 +5,7 @@ Every stage makes an evaluator from the proxies of the scoring plan, an executor
 store also lists which records belong to the run, see `RunFolder.compute_search_key`.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -109,6 +109,7 @@ class SearchStages:
         search_key: str,
         reference: Sequence[Arch] = (),
         ask_size: int = DEFAULT_ASK_SIZE,
+        limit_ask: Callable[[float], None] | None = None,
     ) -> DriverResult:
         """Run a strategy until its budget is spent, with screening if the plan has it.
 
@@ -118,6 +119,8 @@ class SearchStages:
             search_key: The key of the search; the store lists the records under it.
             reference: The reference sample, if the plan has aggregates that need one.
             ask_size: Largest number of architectures to ask for at a time.
+            limit_ask: Called before each `ask` with the seconds that it may take; see
+                `run_strategy`.
 
         Returns:
             The records, why the session ended, and the time of all stages.
@@ -133,7 +136,7 @@ class SearchStages:
         screening = self._plan.screening
         if screening is not None:
             screening_result = self._screen(
-                screening, strategy, _subtract_seconds(budget, seconds), ask_size
+                screening, strategy, budget.subtract_seconds(seconds), ask_size, limit_ask
             )
             seconds += screening_result.seconds
             if screening_result.ended == "interrupted":
@@ -141,7 +144,9 @@ class SearchStages:
             survivors = screening.select_survivors(screening_result.records)
             strategy = FixedCandidates(survivors)
             budget = replace(budget, count=max(1, len(survivors)))
-        scoring_result = self._score(strategy, _subtract_seconds(budget, seconds), ask_size)
+        scoring_result = self._score(
+            strategy, budget.subtract_seconds(seconds), ask_size, limit_ask
+        )
         return replace(scoring_result, seconds=seconds + scoring_result.seconds)
 
     def score_pool(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
@@ -206,7 +211,12 @@ class SearchStages:
         return result
 
     def _screen(
-        self, screening: Screening, strategy: Strategy, budget: Budget, ask_size: int
+        self,
+        screening: Screening,
+        strategy: Strategy,
+        budget: Budget,
+        ask_size: int,
+        limit_ask: Callable[[float], None] | None,
     ) -> DriverResult:
         """Score all candidates with the cheap proxies."""
         evaluator = self._make_evaluator(screening.proxies, FRESH)
@@ -219,9 +229,16 @@ class SearchStages:
             self._make_callback(evaluator),
             ask_size,
             stage="screening",
+            limit_ask=limit_ask,
         )
 
-    def _score(self, strategy: Strategy, budget: Budget, ask_size: int) -> DriverResult:
+    def _score(
+        self,
+        strategy: Strategy,
+        budget: Budget,
+        ask_size: int,
+        limit_ask: Callable[[float], None] | None,
+    ) -> DriverResult:
         """Score the proposed architectures with all proxies, and validate them."""
         proxy_evaluator = self._make_evaluator(self._plan.proxies, self._init)
         evaluator = self._add_aggregates(proxy_evaluator)
@@ -240,6 +257,7 @@ class SearchStages:
             self._make_callback(proxy_evaluator),
             ask_size,
             stage=stage,
+            limit_ask=limit_ask,
         )
 
     def _make_evaluator(self, proxies: Sequence[Proxy], init: str) -> ProxyEvaluator:
@@ -296,10 +314,3 @@ class SearchStages:
             on_progress(replace(progress, measured=evaluator.measured_count, workers=workers))
 
         return report_progress
-
-
-def _subtract_seconds(budget: Budget, seconds: float) -> Budget:
-    """Return what is left of a budget after some seconds."""
-    if budget.seconds is None:
-        return budget
-    return replace(budget, seconds=budget.seconds - seconds)
