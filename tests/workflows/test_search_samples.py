@@ -10,6 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import untrained as ut
+from untrained.benchmarks.result import BenchmarkResult
+from untrained.cli.terminal.benchmark_result import show_benchmark_result
 from untrained.errors import UsageError
 from untrained.reports.pages.benchmark_page import render_benchmark_page
 
@@ -102,6 +104,30 @@ def test_a_benchmark_on_data_from_python_has_no_command(tmp_path):
     on_name = ut.bench(SPACE, "params", data="noise", run=tmp_path / "b", **options)
     assert on_name.command.startswith("untrained bench")
     assert "Made with data passed in Python." not in render_benchmark_page(on_name)
+
+
+@ut.proxy(needs=())
+def broken(probe):
+    """Raises an error."""
+    raise ValueError("there is no <score>")
+
+
+def test_a_benchmark_shows_the_reason_of_a_failure_per_proxy(tmp_path, capsys):
+    archs = [str(ut.load_space(SPACE).sample(seed=seed)) for seed in range(6)]
+    table = pd.DataFrame({"arch": archs, "accuracy": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]})
+    result = ut.bench(
+        SPACE, broken, table=table, data="noise", run=tmp_path / "run", workers=1, samples=6
+    )
+    examples = {row["proxy"]: row["failure_example"] for row in result.rows()}
+    assert examples["broken"].startswith("error: ValueError: there is no <score>")
+    assert examples["params"] == ""
+    assert "<dt>broken</dt><dd>error: ValueError: there is no &lt;score&gt;" in (
+        render_benchmark_page(result)
+    )
+    assert BenchmarkResult.read(tmp_path / "run").rows() == result.rows()
+    show_benchmark_result(result, tmp_path / "report.html")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "broken failed on 6 architectures, for example: error: ValueError: there is" in printed
 
 
 def make_series_network(choose, task):

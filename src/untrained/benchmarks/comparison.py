@@ -46,6 +46,7 @@ class ProxyScores:
         by_seed: The scores of each seed.
         cost: Cost in forward passes; None if unknown.
         failures: Number of failed architectures by kind.
+        failure_example: Kind and reason of one failure; empty if there is none.
         partial: Whether a seed may lack scores of some architectures, as published runs do.
     """
 
@@ -56,6 +57,7 @@ class ProxyScores:
     by_seed: tuple[ScoreColumn, ...]
     cost: float | None = None
     failures: dict[str, int] | None = None
+    failure_example: str = ""
     partial: bool = False
 
     @property
@@ -102,6 +104,12 @@ def collect_scores(
         if failure:
             kinds[failure.kind] += 1
     return tuple(by_seed), dict(kinds)
+
+
+def find_failure_example(records: Iterable[Record], measure: str) -> str:
+    """Return kind and reason of the first failure of a measure; empty if there is none."""
+    failure = _find_first_failure(record for record in records if record.measure == measure)
+    return str(failure) if failure else ""
 
 
 def _find_first_failure(records: Iterable[Record]) -> Failure | None:
@@ -197,6 +205,7 @@ def compare_with_truth(
         cost=scores.cost,
         n=sum(score is not None for score in means),
         failures=scores.failures or {},
+        failure_example=scores.failure_example,
         statistics=statistics,
         scores=means,
     )

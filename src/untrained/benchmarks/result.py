@@ -49,6 +49,7 @@ class ProxyResult:
         failures: Number of failures by kind.
         statistics: Estimates by the name of the statistic; None where it is undefined.
         scores: Mean over seeds per architecture; None where there is no score.
+        failure_example: Kind and reason of one failure; empty if there is none.
     """
 
     proxy: str
@@ -60,6 +61,7 @@ class ProxyResult:
     failures: dict[str, int]
     statistics: dict[str, Estimate | None]
     scores: tuple[float | None, ...]
+    failure_example: str = ""
 
     @property
     def failed(self) -> int:
@@ -84,6 +86,7 @@ class ProxyResult:
                 row[f"{name}_low"] = estimate.low if estimate else None
                 row[f"{name}_high"] = estimate.high if estimate else None
             row[f"{name}_spread"] = estimate.spread if estimate else None
+        row["failure_example"] = self.failure_example
         return row
 
 

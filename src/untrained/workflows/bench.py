@@ -19,6 +19,7 @@ from untrained.benchmarks.comparison import (
     collect_sizes,
     compare_with_truth,
     describe_baseline_on_scored_archs,
+    find_failure_example,
     parse_failure_rule,
     rank_failures_last,
     sort_results,
@@ -192,7 +193,8 @@ def bench(
         )
         if failure_rule == "last":
             by_seed = tuple(rank_failures_last(by_seed, one_proxy.higher_is_better))
-        columns.append(make_proxy_scores(one_proxy, by_seed, failure_counts))
+        example = find_failure_example(scoring_result.records, one_proxy.measure)
+        columns.append(make_proxy_scores(one_proxy, by_seed, failure_counts, example))
     columns += combine_proxies(columns)
     for name in split_names(scores):
         columns.append(_read_published_scores(truth, name))
@@ -369,7 +371,10 @@ def map_measures_to_names(requested: Sequence[str | Proxy]) -> dict[str, str]:
 
 
 def make_proxy_scores(
-    proxy: Proxy, by_seed: tuple[ScoreColumn, ...], failure_counts: dict[str, int]
+    proxy: Proxy,
+    by_seed: tuple[ScoreColumn, ...],
+    failure_counts: dict[str, int],
+    failure_example: str,
 ) -> ProxyScores:
     """Combine the scores of a proxy with its description.
 
@@ -377,6 +382,7 @@ def make_proxy_scores(
         proxy: The proxy.
         by_seed: Its scores, by seed.
         failure_counts: Number of failures, by kind.
+        failure_example: Kind and reason of one failure; empty if there is none.
     """
     kind = "proxy"
     if proxy.name in BASELINES:
@@ -391,6 +397,7 @@ def make_proxy_scores(
         by_seed=by_seed,
         cost=proxy.cost,
         failures=failure_counts,
+        failure_example=failure_example,
     )
 
 

@@ -15,6 +15,7 @@ from untrained.benchmarks.comparison import (
     collect_scores,
     collect_sizes,
     compare_with_truth,
+    find_failure_example,
     sort_results,
 )
 from untrained.benchmarks.result import BENCHMARK_FILE, BenchmarkResult, ProxyResult
@@ -172,7 +173,8 @@ def calibrate(
         by_seed, failure_counts = collect_scores(
             scoring_result.records, one_proxy.measure, archs, (seed,)
         )
-        columns.append(make_proxy_scores(one_proxy, by_seed, failure_counts))
+        example = find_failure_example(scoring_result.records, one_proxy.measure)
+        columns.append(make_proxy_scores(one_proxy, by_seed, failure_counts, example))
     sizes = collect_sizes(columns)
     ranked = sort_results(compare_with_truth(column, truth, sizes=sizes) for column in columns)
 

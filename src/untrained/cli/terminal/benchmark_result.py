@@ -8,6 +8,7 @@ from rich.table import Table
 
 from untrained.benchmarks.result import BenchmarkResult, ProxyResult, choose_truth_digits
 from untrained.cli.terminal.console import SafeConsole
+from untrained.formatting import format_count
 
 WIDE_TERMINAL = 100  # columns; enough for all columns of the table
 
@@ -20,6 +21,13 @@ def show_benchmark_result(result: BenchmarkResult, page: Path) -> None:
     """
     console = SafeConsole()
     console.print(_make_table(result, wide=console.width >= WIDE_TERMINAL))
+    for proxy_result in result.proxy_results:
+        if proxy_result.failure_example:
+            count = format_count(proxy_result.failed, "architecture")
+            console.print_plain(
+                f"{proxy_result.proxy} failed on {count}, for example: "
+                f"{proxy_result.failure_example}"
+            )
     for line in (*result.notes, result.advice, result.next_command):
         if line:
             console.print_plain(line)

@@ -252,7 +252,10 @@ def _format_failures(proxy: ProxyResult) -> str:
 
 
 def make_proxy_failures_section(result: BenchmarkResult) -> str:
-    """Return the section about failures. Proxies with the same failures share a row."""
+    """Return the section about failures. Proxies with the same failures share a row.
+
+    Below the table is one message per proxy that failed.
+    """
     groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for proxy in result.proxy_results:
         if proxy.failed:
@@ -278,7 +281,15 @@ def make_proxy_failures_section(result: BenchmarkResult) -> str:
         f"{formatting.format_count(len(result.archs), 'architecture')}. Statistics of a proxy "
         "leave out the architectures that it could not score."
     )
-    return make_section("Failures", make_paragraph(note, "note"), make_table("", head, rows))
+    parts = [make_paragraph(note, "note"), make_table("", head, rows)]
+    examples = {}
+    for proxy in result.proxy_results:
+        if proxy.failure_example:
+            examples[proxy.proxy] = proxy.failure_example
+    if examples:
+        parts.append("<h3>One failure of each proxy</h3>")
+        parts.append(make_fact_list(examples))
+    return make_section("Failures", *parts)
 
 
 def _make_failure_row(failures: dict[str, int], names: Sequence[str], kinds: Sequence[str]) -> str:
