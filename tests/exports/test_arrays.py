@@ -4,6 +4,7 @@ import json
 import runpy
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,6 +105,17 @@ def test_the_exported_program_prints_numbers_in_the_unit_of_the_target(in_folder
     assert f"RMSE {training.rmse:.4g}" in readme
     assert "Predicts a number from arrays of the shape 2 x 9" in readme
     assert "python predict.py samples.npy" in readme
+
+
+def test_the_readme_warns_about_a_network_that_is_worse_than_the_mean(in_folder):
+    training = ut.train(make_network(1), (SERIES, NUMBERS), epochs=1, run="run")
+    mean_rmse = training.constant["rmse"]
+    warning = f"worse than that of always predicting the mean ({mean_rmse:.4g}): do not use"
+    for factor, is_worse in {2: True, 0.5: False}.items():
+        out = f"exported-{factor}"
+        ut.export(replace(training, rmse=factor * mean_rmse).save(), out)
+        readme = " ".join(Path(out, "README.md").read_text().split())
+        assert (warning in readme) == is_worse
 
 
 def test_files_that_cannot_be_read_are_reported(in_folder):
