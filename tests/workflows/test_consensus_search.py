@@ -9,8 +9,10 @@ import untrained as ut
 from untrained.proxies.consensus import MEMBERS, REFERENCE_SIZE
 from untrained.runs.reference import FittedAggregate
 from untrained.runs.store import Store
+from untrained.runs.winner import read_ranking
 from untrained.types import Record
 from untrained.workflows.search import SearchResult
+from untrained.workflows.search_setup import SearchSetup
 
 SPACE = "nasbench201(channels=2,cells=1)"
 
@@ -146,6 +148,20 @@ def test_the_reference_sample_takes_at_most_half_of_the_time(tmp_path):
     (learnt,) = result.run.aggregates
     assert 1 <= learnt["reference_size"] < REFERENCE_SIZE
     assert result.ranking.standings or result.ranking.failed
+
+
+def test_a_larger_reference_of_a_resumed_search_replaces_the_scores(result, tmp_path, monkeypatch):
+    """The scores by the smaller reference are no second seed: they must not be averaged."""
+    sample = SearchSetup.sample_reference
+    with monkeypatch.context() as patch:
+        patch.setattr(SearchSetup, "sample_reference", lambda setup: sample(setup)[:3])
+        few = search(tmp_path / "run")
+    assert few.run.aggregates[0]["reference_size"] == 3
+    resumed = search(tmp_path / "run")
+    assert resumed.run.aggregates[0]["reference_size"] == REFERENCE_SIZE
+    assert [standing.spread for standing in resumed.ranking.standings] == [None] * 6
+    assert resumed.ranking == result.ranking
+    assert read_ranking(resumed.run).ranking == result.ranking
 
 
 def test_a_stopped_reference_sample_resumes(result, tmp_path):

@@ -3,7 +3,7 @@
 Search, report, training, export and confirmation all use this module, so they name the same winner.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,8 +84,35 @@ def read_records(run: RunFolder, store: Store) -> list[Record]:
     data, or of merged stores. A run without a search key uses all records of its store.
     """
     if run.search_key:
-        return store.read_search(run.search_key)
+        return _drop_former_aggregates(store.read_search(run.search_key))
     return list(store)
+
+
+def _drop_former_aggregates(records: Sequence[Record]) -> list[Record]:
+    """Leave out the aggregates that a later session computed again with another reference sample.
+
+    The reference sample of a session that had little time may be smaller than that of the session
+    that resumes it. Averaged, the two scores of a network would look like those of two seeds.
+
+    Args:
+        records: The records of a search, the latest last.
+    """
+    latest: dict[tuple[Arch, str, int], Record] = {}
+    for record in records:
+        if _has_reference(record):
+            latest[record.arch, record.measure, record.seed] = record
+    kept = []
+    for record in records:
+        key = (record.arch, record.measure, record.seed)
+        # Records without a reference have no key in `latest`.
+        if latest.get(key, record) is record:
+            kept.append(record)
+    return kept
+
+
+def _has_reference(record: Record) -> bool:
+    """Whether a record is that of an aggregate with a reference sample."""
+    return record.proxy in PROXIES and PROXIES[record.proxy].reference_size > 0
 
 
 def read_ranking(run: RunFolder) -> RunRanking:
