@@ -211,7 +211,7 @@ def test_a_wrong_training_is_refused_in_one_line(run_cli):
     assert "did you mean quick" in read_usage_error(
         run_cli("train", "./mine.py:make", "--data", "digits", "--recipe", "quik")
     )
-    assert "--input-shape 3x224x224" in read_usage_error(
+    assert "--input-shape, such as 3x224x224" in read_usage_error(
         run_cli("train", "./mine.py:make", "--data", "digits")
     )
     assert "invalid input shape" in read_usage_error(

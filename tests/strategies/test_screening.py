@@ -24,17 +24,19 @@ from untrained.strategies.screening import FixedCandidates, Screening
 from untrained.types import Failure
 
 
+def make_place_proxy(place: int, higher: bool = True) -> Any:
+    """Return the proxy `p0`, `p1`, ... of a screening. Its code is a part of its measure."""
+
+    def return_zero(probe: Probe) -> float:
+        return 0.0
+
+    return_zero.__name__ = f"p{place}"
+    return untrained.proxy(higher_is_better=higher)(return_zero)
+
+
 def make_screening(keep: float, *directions: bool) -> Screening:
-    def make_proxy(place: int, higher: bool) -> Any:
-        def return_zero(probe: Probe) -> float:
-            return 0.0
-
-        return_zero.__name__ = f"p{place}"
-        return untrained.proxy(higher_is_better=higher)(return_zero)
-
-    return Screening(
-        tuple(make_proxy(place, higher) for place, higher in enumerate(directions)), keep
-    )
+    proxies = [make_place_proxy(place, higher) for place, higher in enumerate(directions)]
+    return Screening(tuple(proxies), keep)
 
 
 def make_records(**scores: tuple[float | None, ...]) -> list[Record]:
@@ -42,7 +44,7 @@ def make_records(**scores: tuple[float | None, ...]) -> list[Record]:
     return [
         make_record(
             Arch("s", (("name", name),)),
-            f"p{i}@1",
+            make_place_proxy(i).measure,
             TASK,
             0,
             value,
@@ -159,7 +161,9 @@ def test_a_screened_search_ranks_the_survivors_like_a_full_search(tmp_path):
     result = search_tiny(
         tmp_path / "screened", make_weight_proxy(), budget=16, screen="params", keep="30%"
     )
-    expected = rank_records((r for r in whole.records if r.arch in survivors), "weight@1", True)
+    expected = rank_records(
+        (r for r in whole.records if r.arch in survivors), make_weight_proxy().measure, True
+    )
     assert result.ranking == expected
     assert len(result.ranking.standings) == 5
     scored = [r.arch for r in result.records if r.proxy == "weight"]

@@ -1,5 +1,6 @@
 """A search with a contest, from the ranking to the trained winner."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from untrained.reports.contest_result import TOO_SLOW, Contest
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking, Standing
 from untrained.runs.winner import RunRanking
-from untrained.training.result import AnotherTrainingError
+from untrained.training.checkpoint import load_tensors, save_tensors
+from untrained.training.result import AnotherTrainingError, TrainingResult
 from untrained.types import Arch, Record, ScoreRequest, Task
 from untrained.workflows import contest_entrants, contest_rounds
 from untrained.workflows import search as search_module
@@ -22,6 +24,7 @@ from untrained.workflows.contest_state import get_weights_path
 from untrained.workflows.final_training import plan_final_training
 from untrained.workflows.report import summarise_run
 from untrained.workflows.search import SearchResult
+from untrained.workflows.winner_export import WinnerExportOptions, train_winner
 
 
 def search_images(folder: Path) -> SearchResult:
@@ -97,6 +100,26 @@ def test_a_recipe_of_the_user_is_another_training(result):
     ut.train(result.run.folder, epochs=1)
     with pytest.raises(AnotherTrainingError):
         ut.train(result.run.folder, recipe="quick(epochs=1)")
+
+
+def test_another_contest_with_the_same_winner_replaces_the_training(result, tmp_path, monkeypatch):
+    monkeypatch.setattr("untrained.workflows.final_training.MAX_EPOCHS", 1)
+    monkeypatch.setattr("untrained.workflows.final_training.MAX_SMALL_DATA_EPOCHS", 1)
+    run = tmp_path / "run"
+    shutil.copytree(result.run.folder, run)
+    options = WinnerExportOptions(
+        run, tmp_path / "model", space="convnet", recipe=None, device="cpu", seconds=9.0
+    )
+    first = train_winner(options)
+    assert train_winner(options).made_on == first.made_on
+    # A longer contest leaves other weights of the same network.
+    path = get_weights_path(run, result.contest.winner_number)
+    weights = load_tensors(path)
+    save_tensors(path, {name: 1.5 * tensor for name, tensor in weights.items()})
+    second = train_winner(options)
+    assert second.key.start != first.key.start
+    assert second.key.arch == first.key.arch
+    assert TrainingResult.read(run / "former-1").key == first.key
 
 
 def test_the_same_search_reads_the_contest_again(folder, result):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from untrained.errors import UsageError
 from untrained.files import replace_atomically
+from untrained.identity import fingerprint_file
 from untrained.training.result import TrainingKey
 
 CHECKPOINT_FILE = "checkpoint.pt"
@@ -101,6 +102,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(key=key, best=best, **content)
     except (AttributeError, KeyError, TypeError) as error:
         raise _damaged_file_error(path, error) from error
+
+
+def fingerprint_weights(path: Path) -> str:
+    """Return a fingerprint of a file of weights, as in `TrainingKey.start`."""
+    return fingerprint_file(path)[:16]
 
 
 def save_tensors(path: Path, content: object) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from untrained.reports.contest_result import Contest
 from untrained.runs.folder import RunFolder
+from untrained.training.checkpoint import fingerprint_weights
 from untrained.training.folder import read_training_key
 from untrained.training.recipes import format_recipe, load_recipe
+from untrained.training.result import TrainingKey
 from untrained.workflows.contest_state import get_weights_path
 
 # Longest training in epochs; small networks gain nothing from more. With few samples, an epoch has
@@ -61,6 +63,9 @@ def plan_final_training(
     is_begun = False
     if former_key is not None and former_key.arch == contest.winner and former_key.refit:
         is_begun = refit is None or refit == former_key.refit
+    if start is not None and is_training_of_other_weights(former_key, start):
+        # The contest was held again, with more time or more networks, and the same network won.
+        is_begun = False
     if former_key is not None and is_begun:
         return FinalTraining(format_recipe(former_key.recipe), start, former_key.refit)
     if seconds is not None:
@@ -74,6 +79,11 @@ def plan_final_training(
         warm_up = min(recipe.warm_up, epochs / 10)
         recipe = recipe.with_options(epochs=epochs, warm_up=warm_up)
     return FinalTraining(recipe.label, start, refit or True)
+
+
+def is_training_of_other_weights(key: TrainingKey | None, start: Path) -> bool:
+    """Return whether a training began with the weights of another file than `start`."""
+    return key is not None and bool(key.start) and key.start != fingerprint_weights(start)
 
 
 def choose_max_epochs(samples: int, batch: int) -> int:

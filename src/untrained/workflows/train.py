@@ -39,7 +39,7 @@ from untrained.data.registry import belongs_to_user
 from untrained.data.samples import DATASET_NAME, is_samples
 from untrained.errors import Interrupted, UsageError
 from untrained.files import remove_partial_writes
-from untrained.identity import fingerprint_file, read_torch_version
+from untrained.identity import read_torch_version
 from untrained.names import is_reference
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
@@ -60,6 +60,7 @@ from untrained.training.checkpoint import (
     CHECKPOINT_SECONDS,
     WEIGHTS_FILE,
     copy_portable_weights,
+    fingerprint_weights,
     load_tensors,
     load_weights,
     save_tensors,
@@ -518,7 +519,7 @@ def _fingerprint_weights(path: Path | None) -> str:
     if path is None:
         return ""
     try:
-        return fingerprint_file(path)[:16]
+        return fingerprint_weights(path)
     except OSError as error:
         raise UsageError(f"start={str(path)!r} cannot be read: {error}") from error
 

@@ -15,7 +15,11 @@ from untrained.training.folder import move_training_aside, read_training_key
 from untrained.training.result import AnotherTrainingError, TrainingResult
 from untrained.workflows.export import ExportResult, check_export
 from untrained.workflows.export import export as export_network
-from untrained.workflows.final_training import FinalTraining, plan_final_training
+from untrained.workflows.final_training import (
+    FinalTraining,
+    is_training_of_other_weights,
+    plan_final_training,
+)
 from untrained.workflows.report import RELOAD_SECONDS, write_report
 from untrained.workflows.search import SearchResult
 from untrained.workflows.train import train as train_network
@@ -138,9 +142,10 @@ def _train_winner(
         return train_once()
     except AnotherTrainingError:
         # On a table, the confirmation has trained the winner with a recipe of its own; on pictures,
-        # an earlier command may have trained it on other parts. What the user asks for now replaces
-        # that training.
-        if options.recipe is None and not options.refit and not _is_trained_on_all(run):
+        # an earlier command may have trained it on other parts, or with the weights of an earlier
+        # contest. What the user asks for now replaces that training.
+        is_asked_for = options.recipe is not None or options.refit
+        if not is_asked_for and not _is_trained_on_all(run) and not _has_other_start(run, plan):
             raise
         move_training_aside(run)
         return train_once()
@@ -150,6 +155,13 @@ def _is_trained_on_all(run: Path) -> bool:
     """Whether the training in a run folder used all samples, test part included."""
     key = read_training_key(run)
     return key is not None and key.refit == "all"
+
+
+def _has_other_start(run: Path, plan: FinalTraining) -> bool:
+    """Whether the training in a run folder began with the weights of an earlier contest."""
+    if plan.start is None:
+        return False
+    return is_training_of_other_weights(read_training_key(run), plan.start)
 
 
 def _describe_untrained_export(options: WinnerExportOptions) -> str:
