@@ -6,8 +6,8 @@ import pytest
 
 from untrained.training.accuracy import (
     compute_accuracy_interval,
-    describe_chance_level,
     format_accuracy,
+    make_chance_warning,
 )
 
 
@@ -61,7 +61,7 @@ def test_a_network_is_warned_about_unless_its_interval_is_above_the_largest_clas
     correct, is_warned
 ):
     """Of 100 samples, 60 are of the first class, so its share is 60 %."""
-    text = describe_chance_level(correct / 100, make_confusion(correct, 60, 40))
+    text = make_chance_warning(correct / 100, make_confusion(correct, 60, 40))
     assert bool(text) == is_warned
     if is_warned:
         assert "60.0 %" in text
@@ -70,4 +70,4 @@ def test_a_network_is_warned_about_unless_its_interval_is_above_the_largest_clas
 
 
 def test_without_a_confusion_matrix_there_is_no_warning():
-    assert describe_chance_level(0.1, []) == ""
+    assert make_chance_warning(0.1, []) == ""

@@ -267,8 +267,8 @@ def test_weights_and_their_average_stay_in_full_precision(data):
     for batch in training.train_loader.iterate_training_batches(0):
         training.train_step(batch)
     assert set(output_dtypes) == {torch.bfloat16}
-    assert training.average is not None
-    for net in (training.model, training.average.model):
+    assert training.weight_average is not None
+    for net in (training.model, training.weight_average.model):
         dtypes = {
             tensor.dtype for tensor in net.state_dict().values() if tensor.is_floating_point()
         }

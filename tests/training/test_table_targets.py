@@ -19,7 +19,7 @@ from untrained.training.recipes import load_recipe
 from untrained.training.regression_metrics import (
     compute_regression_metrics,
     describe_bias,
-    describe_worse_than_mean,
+    make_mean_warning,
 )
 from untrained.training.result import TrainingResult
 from untrained.training.short_training import SHORT_TRAINING, measure_r2
@@ -97,11 +97,11 @@ def test_the_mean_error_has_a_direction():
 
 
 def test_a_network_that_is_worse_than_the_mean_has_a_warning():
-    assert describe_worse_than_mean(570.1, 570.2) == ""
-    assert describe_worse_than_mean(668.0, 570.2).startswith(
+    assert make_mean_warning(570.1, 570.2) == ""
+    assert make_mean_warning(668.0, 570.2).startswith(
         "the test RMSE 668 is worse than that of always predicting the mean (570.2): do not use"
     )
-    assert "is equal to that of" in describe_worse_than_mean(570.2, 570.2)
+    assert "is equal to that of" in make_mean_warning(570.2, 570.2)
 
 
 def test_r2_of_equal_labels_is_undefined():

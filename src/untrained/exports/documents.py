@@ -13,9 +13,9 @@ from untrained.formatting import format_count, format_limited_value, format_perc
 from untrained.onnx_files import TOLERANCE
 from untrained.runs.folder import RunFolder, read_versions
 from untrained.strategies.latency import Latency
-from untrained.training.accuracy import describe_chance_level, format_accuracy
-from untrained.training.regression_metrics import describe_worse_than_mean
-from untrained.training.result import format_errors
+from untrained.training.accuracy import format_accuracy, make_chance_warning
+from untrained.training.regression_metrics import make_mean_warning
+from untrained.training.result import format_regression_errors
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Task
 from untrained.version import __version__
 
@@ -472,7 +472,7 @@ def _describe_quality(subject: ExportSubject) -> str:
     result = _format_test_result(training)
     quality = f"{result} on the test part of {_name_data(subject)} ({test})."
     if training["accuracy"] is not None:
-        warning = describe_chance_level(training["accuracy"], training.get("confusion") or [])
+        warning = make_chance_warning(training["accuracy"], training.get("confusion") or [])
         if warning:
             quality += f" Warning: {warning}."
     if subject.task.kind == REGRESSION:
@@ -498,7 +498,7 @@ def _describe_errors(subject: ExportSubject) -> str:
             f" Always predicting the mean has an RMSE of {constant['rmse']:.4g} and an MAE of "
             f"{constant['mae']:.4g}."
         )
-        warning = describe_worse_than_mean(training["rmse"], constant["rmse"])
+        warning = make_mean_warning(training["rmse"], constant["rmse"])
         if warning:
             text += f" Warning: {warning}."
     return text
@@ -512,7 +512,7 @@ def _format_test_result(training: dict[str, Any]) -> str:
             return f"Test accuracy {format_accuracy(accuracy, samples['test'])}"
         return f"Test accuracy {format_percent(accuracy)}"
     if training.get("rmse") is not None:
-        return f"RMSE {format_errors(training['rmse'], training['mae'], training['r2'])}"
+        return f"RMSE {format_regression_errors(training['rmse'], training['mae'], training['r2'])}"
     log_loss = f"Log loss {training['loss']:.4f}"
     # The area under the curve is undefined if all test rows have the same label.
     if training["auc"] is None:

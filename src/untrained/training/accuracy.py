@@ -1,23 +1,23 @@
-"""How certain the accuracy on a test part is, and whether it is above that of guessing."""
+"""The confidence interval of a test accuracy, and a warning if guessing may be as accurate."""
 
 from collections.abc import Sequence
 from math import sqrt
 
 from untrained.formatting import format_count, format_fixed, format_percent
 
-# Quantile of the normal distribution for an interval of 95 %.
-_QUANTILE = 1.96
+# 97.5 % quantile of the standard normal distribution, for an interval of 95 %.
+_NORMAL_QUANTILE = 1.96
 
 
 def compute_accuracy_interval(accuracy: float, samples: int) -> tuple[float, float]:
-    """Return the 95 % interval of an accuracy (Wilson).
+    """Return the 95 % confidence interval of an accuracy (Wilson score interval).
 
-    The ends are the true accuracies p at which the measured one is 1.96 standard errors away:
+    Its ends are the two solutions p of
 
         |accuracy - p| = 1.96 sqrt(p (1 - p) / samples)
 
-    Unlike `accuracy ± 1.96 standard errors`, it has a width at 0 and 100 %, and does not leave this
-    range.
+    Unlike `accuracy ± 1.96 standard errors`, the interval never exceeds the range from 0 to 1, and
+    its width is not zero if all or none of the samples were classified correctly.
 
     Args:
         accuracy: Share of the samples that were classified correctly.
@@ -28,10 +28,11 @@ def compute_accuracy_interval(accuracy: float, samples: int) -> tuple[float, flo
     """
     if not 0 <= accuracy <= 1 or samples < 1:
         raise ValueError(f"an accuracy of {accuracy} on {samples} samples is impossible")
-    squared = _QUANTILE**2
-    centre = (accuracy + squared / (2 * samples)) / (1 + squared / samples)
-    variance = accuracy * (1 - accuracy) / samples + squared / (4 * samples**2)
-    half_width = _QUANTILE * sqrt(variance) / (1 + squared / samples)
+    squared_quantile = _NORMAL_QUANTILE**2
+    divisor = 1 + squared_quantile / samples
+    centre = (accuracy + squared_quantile / (2 * samples)) / divisor
+    variance = accuracy * (1 - accuracy) / samples + squared_quantile / (4 * samples**2)
+    half_width = _NORMAL_QUANTILE * sqrt(variance) / divisor
     return max(0.0, centre - half_width), min(1.0, centre + half_width)
 
 
@@ -43,10 +44,10 @@ def format_accuracy(accuracy: float, samples: int) -> str:
     return f"{format_percent(accuracy)} (95 % interval {interval}, {count})"
 
 
-def describe_chance_level(accuracy: float, confusion: Sequence[Sequence[int]]) -> str:
+def make_chance_warning(accuracy: float, confusion: Sequence[Sequence[int]]) -> str:
     """Return a warning if a network may be no better than guessing; empty if it is better.
 
-    Guessing means to predict the most frequent class of the test part for every sample.
+    Guessing means predicting the most frequent class of the test part for every sample.
 
     Args:
         accuracy: Accuracy on the test part.

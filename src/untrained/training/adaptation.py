@@ -22,13 +22,15 @@ MAX_TABLE_BATCH = 512
 def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
     """Set the options in `recipe.from_data`: epochs, batch, rate, crop, flip, cutout, augment.
 
-    For a regression, label smoothing is set to 0, because it is about probabilities of classes.
-    Pictures keep their content then, too: there is no cutout and no change of shape or colours,
-    since the label may be a size, an angle or a brightness.
+    - For pictures, batch, rate, crop, flip and cutout are set. For other arrays of the shape
+      (channels, height, width), batch and rate are set; for tables and all other arrays, epochs and
+      batch. Options that the user has set are kept.
+    - A regression has no label smoothing, which is defined for class probabilities. Its pictures
+      get no cutout and no change of shape or colours, because the label may be a size, an angle or
+      a brightness.
 
     The label of the returned recipe contains these values, so repeating the training does not
-    measure the data again. Options that the user set are kept. For a table, only epochs and batch
-    are set. Arrays are not augmented, so their crop, flip and cutout stay those of the recipe.
+    measure the data again.
 
     Args:
         recipe: The recipe.
@@ -49,11 +51,10 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
         values.update(_propose_batch_and_rate(recipe, len(part), side))
         if "crop" in values:
             values["crop"] = round(CROP_SHARE * side)
-        has_numbers = source.task.kind == REGRESSION
         if "cutout" in values:
-            values["cutout"] = 0 if has_numbers else round(CUTOUT_SHARE * side)
-        if "augment" in values and has_numbers:
-            values["augment"] = ""
+            values["cutout"] = round(CUTOUT_SHARE * side)
+        if source.task.kind == REGRESSION:
+            values.update(_turn_off_distortions(values))
         if "flip" in values:
             values["flip"] = may_be_mirrored(part.images, part.labels)
     elif isinstance(part, ArrayPart) and len(source.task.input_shape) == 3:
@@ -65,6 +66,12 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
         if "batch" in values:
             values["batch"] = _propose_table_batch(len(part))
     return recipe.with_options(**values)
+
+
+def _turn_off_distortions(values: dict[str, object]) -> dict[str, object]:
+    """Return values without augmentation for those options that change the content of pictures."""
+    neutral_values: dict[str, object] = {"cutout": 0, "augment": ""}
+    return {name: value for name, value in neutral_values.items() if name in values}
 
 
 def _propose_batch_and_rate(recipe: Recipe, pictures: int, side: int) -> dict[str, object]:

@@ -36,8 +36,8 @@ def shift_images(images: Tensor, max_shift: int, generator: torch.Generator) -> 
 
 def flip_images(images: Tensor, generator: torch.Generator) -> Tensor:
     """Mirror each image (H, W, C) left to right with a probability of one half."""
-    chance = torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device)
-    return torch.where(chance < 0.5, images.flip(2), images)
+    uniform = torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device)
+    return torch.where(uniform < 0.5, images.flip(2), images)
 
 
 def cut_out_squares(pixels: Tensor, side: int, generator: torch.Generator) -> Tensor:

@@ -55,7 +55,7 @@ class BatchLoader:
 
     @staticmethod
     def open(part: Part, task: Task, recipe: Recipe, device: str, seed: int) -> "BatchLoader":
-        """Move what fits to the device and return the loader."""
+        """Return a loader, after moving images to the device if they fit into its memory."""
         return BatchLoader(_move_part(part, device), task, recipe, device, seed)
 
     @property
@@ -71,7 +71,9 @@ class BatchLoader:
     def iterate_evaluation_batches(self) -> Iterator[Batch]:
         """Yield batches of all samples, in order and without augmentation."""
         if not isinstance(self.part, ImagePart):
-            size = EVALUATION_ROWS if self.task.is_table else EVALUATION_FACTOR * self.batch_size
+            size = EVALUATION_FACTOR * self.batch_size
+            if self.task.is_table:
+                size = EVALUATION_ROWS
             for batch in self.part.batches(size):
                 yield batch.to(self.device)
             return

@@ -22,7 +22,7 @@ from untrained.types import BINARY, REGRESSION, Task, TaskKind
 
 BOOSTING = "gradient boosting"
 NOT_EXPORTED = "it is not exported, because the files of an export need a network; use scikit-learn"
-# Of longer tables, every n-th row is used.
+# Largest number of rows for fitting or selection. Of a longer table, every n-th row is used.
 MAX_ROWS = 200_000
 # Number of folds of the target encoder.
 FOLDS = 5
@@ -32,7 +32,6 @@ LEARNING_RATE = 0.05
 LEAVES = (15, 63)
 # A class that the trees exclude has this probability, so that its loss is finite.
 SMALLEST_PROBABILITY = 1e-12
-
 
 # Yields the outputs for rows of the first tree, of the first two trees, and so on: logits, numbers,
 # or log probabilities (rows, classes).
@@ -81,44 +80,33 @@ def train_boosting(source: DataSource, seconds: float | None = None) -> Boosting
     """
     start = perf_counter()
     kind = source.task.kind
-    identifier_count = len(source.task.vocabularies)
-    features, labels = _read_rows(source.parts[TRAIN], MAX_ROWS)
-    dense_count = features.shape[1] - identifier_count
-    train_features = features[:, :dense_count]
-    train_identifiers = features[:, dense_count:]
-    if identifier_count:
-        train_rates = _estimate_rates_in_folds(source.task, train_identifiers, labels)
-        train_features = np.hstack([train_features, train_rates])
-
-    def encode(part: Part, max_rows: int | None) -> tuple[Array, Array]:
-        rows, row_labels = _read_rows(part, max_rows)
-        if identifier_count:
-            identifiers = rows[:, dense_count:]
-            part_rates = _estimate_rates(source.task, train_identifiers, labels, identifiers)
-            rows = np.hstack([rows[:, :dense_count], part_rates])
-        return rows, row_labels
-
-    val_features, val_labels = encode(source.parts[VAL], MAX_ROWS)
+    train_rows, train_labels = _read_rows(source.parts[TRAIN], MAX_ROWS)
+    encoder = _IdentifierEncoder(source.task, train_rows, train_labels)
+    train_features = encoder.encode_training_rows()
+    val_rows, val_labels = _read_rows(source.parts[VAL], MAX_ROWS)
+    val_features = encoder.encode(val_rows)
     best_loss = np.inf
     best_trees = 0
     best_leaves = 0
-    best_model: _PredictStages | None = None
+    best_predict_stages: _PredictStages | None = None
     for leaves in LEAVES:
-        if best_model is not None and seconds is not None and perf_counter() - start > seconds:
+        is_time_over = seconds is not None and perf_counter() - start > seconds
+        if is_time_over and best_predict_stages is not None:
             break
-        predict_stages = _fit_trees(source.task, leaves, train_features, labels)
+        predict_stages = _fit_trees(source.task, leaves, train_features, train_labels)
         for trees, outputs in enumerate(predict_stages(val_features), 1):
             loss = float(_compute_losses(kind, outputs, val_labels).mean())
             if loss < best_loss:
                 best_loss = loss
                 best_trees = trees
                 best_leaves = leaves
-                best_model = predict_stages
-    assert best_model is not None
-    val_outputs = _take_stage(best_model(val_features), best_trees)
+                best_predict_stages = predict_stages
+    assert best_predict_stages is not None
+    val_outputs = _take_stage(best_predict_stages(val_features), best_trees)
     # Every test row is compared with the winner of a search, so none is left out.
-    test_features, test_labels = encode(source.parts[TEST], None)
-    test_outputs = _take_stage(best_model(test_features), best_trees)
+    test_rows, test_labels = _read_rows(source.parts[TEST], None)
+    test_features = encoder.encode(test_rows)
+    test_outputs = _take_stage(best_predict_stages(test_features), best_trees)
     row_losses = _compute_losses(kind, test_outputs, test_labels)
     return BoostingResult(
         val_loss=float(np.mean(_compute_losses(kind, val_outputs, val_labels))),
@@ -128,7 +116,7 @@ def train_boosting(source: DataSource, seconds: float | None = None) -> Boosting
         row_losses=row_losses,
         trees=best_trees,
         leaves=best_leaves,
-        rows=len(labels),
+        rows=len(train_labels),
     )
 
 
@@ -186,10 +174,41 @@ def _compute_quality(kind: TaskKind, outputs: Array, labels: Array) -> float | N
     return float(np.mean(outputs.argmax(1) == labels))
 
 
+class _IdentifierEncoder:
+    """Replaces identifiers by rates that are estimated on the training rows.
+
+    A row (columns,) has its dense columns first and its identifiers last.
+    """
+
+    def __init__(self, task: Task, train_rows: Array, train_labels: Array) -> None:
+        self._task = task
+        self._train_rows = train_rows
+        self._train_labels = train_labels
+        self._dense_count = train_rows.shape[1] - len(task.vocabularies)
+
+    def encode_training_rows(self) -> Array:
+        """Return the training rows. The rates of a row do not depend on its own label."""
+        if not self._task.vocabularies:
+            return self._train_rows
+        dense, identifiers = self._split_columns(self._train_rows)
+        rates = _estimate_rates_in_folds(self._task, identifiers, self._train_labels)
+        return np.hstack([dense, rates])
+
+    def encode(self, rows: Array) -> Array:
+        """Return rows of another part."""
+        if not self._task.vocabularies:
+            return rows
+        _, train_identifiers = self._split_columns(self._train_rows)
+        dense, identifiers = self._split_columns(rows)
+        rates = _estimate_rates(self._task, train_identifiers, self._train_labels, identifiers)
+        return np.hstack([dense, rates])
+
+    def _split_columns(self, rows: Array) -> tuple[Array, Array]:
+        return rows[:, : self._dense_count], rows[:, self._dense_count :]
+
+
 def _estimate_rates_in_folds(task: Task, identifiers: Array, labels: Array) -> Array:
     """Estimate the rates of training rows, those of each fold from the rows of the other folds.
-
-    So the rates of a row do not depend on its own label.
 
     Args:
         task: The task.

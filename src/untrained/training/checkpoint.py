@@ -17,7 +17,7 @@ from untrained.training.result import TrainingKey
 
 CHECKPOINT_FILE = "checkpoint.pt"
 WEIGHTS_FILE = "model.pt"
-# Longest time between checkpoints, apart from the step during which it ends.
+# A checkpoint is written after the first step that ends this long after the previous checkpoint.
 CHECKPOINT_SECONDS = 30.0
 
 Weights = dict[str, Tensor]  # a state dict

@@ -109,8 +109,8 @@ class Dlrm(nn.Module):
 class DeepFm(nn.Module):
     """Logistic regression + pairwise dot products + an MLP on dense columns and embeddings.
 
-    With several classes, the same sum of dot products would be added to every logit and change
-    nothing. So each class has its own weights of the products.
+    With several classes, a sum of dot products that is added to every logit would not change the
+    class probabilities. So the components of the products are weighted for each class.
     """
 
     def __init__(self, task: Task) -> None:
@@ -128,11 +128,11 @@ class DeepFm(nn.Module):
         # Sum over pairs: ((sum of v)^2 - sum of v^2) / 2.
         products = vectors.sum(1) ** 2 - (vectors**2).sum(1)
         if self.mix is None:
-            second = products.sum(1, keepdim=True) / 2
+            second_order = products.sum(1, keepdim=True) / 2
         else:
-            second = self.mix(products) / 2
+            second_order = self.mix(products) / 2
         deep = self.deep(torch.cat([dense, vectors.flatten(1)], 1))
-        logits: Tensor = self.first(rows) + second + deep
+        logits: Tensor = self.first(rows) + second_order + deep
         return logits
 
 

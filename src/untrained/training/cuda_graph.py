@@ -3,8 +3,8 @@
 A step of a small network launches hundreds of kernels that each run for some microseconds, and
 launching them one by one takes longer than running them. A recording is launched as a whole: the
 same kernels in the same order on the same memory. It is therefore valid only for batches of one
-shape and for networks that do the same in every step. Random numbers are drawn again in every
-replay, from the seed of the step.
+shape and for networks that launch the same kernels in every step. Random numbers are drawn again in
+every replay, from the seed of the step.
 
 `torch.cuda.make_graphed_callables` cannot be used here, for two reasons. Its warm-up runs extra
 forward passes in training mode, which update the running statistics of batch norms, so a replayed
@@ -61,7 +61,7 @@ class ReplayedGradients:
             if self._calls < WARM_UP_STEPS:
                 return self._launch_on_side_stream(inputs, targets)
             if self._calls == WARM_UP_STEPS:
-                return self._try_step(inputs, targets)
+                return self._run_step_without_waiting(inputs, targets)
             if self._graph is None and not self._try_recording(inputs, targets):
                 return self._compute_gradients(inputs, targets)
             assert self._graph is not None
@@ -70,11 +70,10 @@ class ReplayedGradients:
             self._graph.replay()
         return self._loss
 
-    def _try_step(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Run an ordinary step with synchronisation forbidden.
+    def _run_step_without_waiting(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Run an ordinary step, and set `failure` if the network waits for the GPU in it.
 
-        It fails if the network synchronises, which would also break the recording and leave torch
-        in a bad state.
+        Such a network cannot be recorded, and the attempt would leave torch in a bad state.
         """
         random_state = torch.cuda.get_rng_state()
         try:

@@ -55,7 +55,7 @@ def evaluate_training(
         The result, with the network in evaluation mode.
     """
     best = training.best
-    if not training.select:
+    if not training.select_weights:
         best = training.copy_final_weights()
     elif best is None:
         # The time limit was reached before the end of the first epoch.
@@ -71,11 +71,11 @@ def evaluate_training(
     # channels last, a CPU rounds differently.
     model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     if isinstance(evaluation, ClickMetrics):
-        metrics = _describe_clicks(evaluation)
+        metrics = _make_click_fields(evaluation)
     elif isinstance(evaluation, RegressionMetrics):
-        metrics = _describe_numbers(evaluation, test)
+        metrics = _make_regression_fields(evaluation, test)
     else:
-        metrics = _describe_classes(evaluation, test, class_names)
+        metrics = _make_class_fields(evaluation, test, class_names)
         if training.task.is_table:
             metrics["constant"] = _evaluate_constant(evaluation, parts[TRAIN])
     normalisation = {}
@@ -106,7 +106,7 @@ def evaluate_training(
     )
 
 
-def _describe_clicks(metrics: ClickMetrics) -> dict[str, Any]:
+def _make_click_fields(metrics: ClickMetrics) -> dict[str, Any]:
     """Return the fields of the result for click prediction."""
     return {
         "loss": metrics.log_loss,
@@ -117,7 +117,7 @@ def _describe_clicks(metrics: ClickMetrics) -> dict[str, Any]:
     }
 
 
-def _describe_numbers(metrics: RegressionMetrics, test: Part) -> dict[str, Any]:
+def _make_regression_fields(metrics: RegressionMetrics, test: Part) -> dict[str, Any]:
     """Return the fields of the result for a regression."""
     largest_errors = []
     if isinstance(test, ImagePart):
@@ -149,23 +149,29 @@ def _describe_largest_errors(metrics: RegressionMetrics, test: ImagePart) -> lis
 
 
 def _evaluate_constant(predictions: Predictions, train: Part) -> dict[str, float]:
-    """Return accuracy and log loss of always predicting the shares of the training classes."""
-    count = predictions.probabilities.shape[1]
-    counts = torch.bincount(train.read_labels().flatten().long().cpu(), minlength=count).double()
+    """Evaluate two constant predictions on the test part, for comparison with a network.
+
+    Returns:
+        The accuracy of always predicting the most frequent class of the training part, and the log
+        loss of predicting the shares of its classes as probabilities.
+    """
+    class_count = predictions.probabilities.shape[1]
+    train_labels = train.read_labels().flatten().long().cpu()
+    counts = torch.bincount(train_labels, minlength=class_count).double()
     # One sample is added to each class, so that an unseen class has a finite loss.
     log_shares = ((counts + 1) / (counts + 1).sum()).log()
     accuracy = float((predictions.labels == counts.argmax()).double().mean())
     return {"accuracy": accuracy, "loss": float(-log_shares[predictions.labels].mean())}
 
 
-def _describe_classes(
+def _make_class_fields(
     predictions: Predictions, test: Part, class_names: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the fields of the result for classification."""
-    count = predictions.probabilities.shape[1]
-    if len(class_names) != count:
+    class_count = predictions.probabilities.shape[1]
+    if len(class_names) != class_count:
         # The data do not name their classes, so they are numbered.
-        class_names = tuple(str(number) for number in range(count))
+        class_names = tuple(str(number) for number in range(class_count))
     return {
         "accuracy": predictions.accuracy,
         "loss": predictions.loss,

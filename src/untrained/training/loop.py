@@ -68,7 +68,7 @@ class Training:
         parts: Mapping[str, Part],
         process: TrainingProcess,
         seed: int,
-        select: bool = True,
+        select_weights: bool = True,
     ) -> None:
         """Prepare the first step.
 
@@ -80,14 +80,14 @@ class Training:
             parts: The train and the validation part. They may be smaller than those of `source`.
             process: This process, which trains alone or with others.
             seed: Seed of order, augmentation and dropout.
-            select: Whether to evaluate after every epoch and keep the best weights. If not, the
-                validation part is not read, and the result is `final_model`.
+            select_weights: Whether to evaluate after every epoch and keep the best weights. If not,
+                the validation part is not read, and the result is `final_model`.
 
         Raises:
             UsageError: The network does not fit the data, or cannot be trained.
         """
         self.model = model
-        self.select = select
+        self.select_weights = select_weights
         recipe = adapt_recipe(recipe, source)
         self.recipe = recipe
         self.process = process
@@ -108,9 +108,9 @@ class Training:
         self.compute_loss = make_loss(self.task, recipe)
         self.selection_metric, self.metric_sign = get_selection_metric(self.task)
         self.wrapped_model = process.wrap_model(model)
-        self.average: WeightAverage | None = None
+        self.weight_average: WeightAverage | None = None
         if recipe.average:
-            self.average = WeightAverage(model, recipe.average)
+            self.weight_average = WeightAverage(model, recipe.average)
         self.drop_path = DropPathSchedule(model)
         self.gradient_function: GradientFunction = self.compute_gradients
         if self._can_replay_steps():
@@ -155,16 +155,16 @@ class Training:
             checkpoint_seconds: Longest time between checkpoints.
             patience: Stop after this number of epochs without improvement; None for never.
             time_limit: Stop after this number of seconds.
-            finish_in: Shorten the training if it would take more than this number of seconds. The
-                learning rate then reaches its final value in the remaining epochs. If epochs turn
-                out faster before half of them are over, it gets back epochs that it has lost.
+            finish_in: Leave out epochs if the training would take more than this number of seconds.
+                The learning-rate schedule is shortened with it. In the first half of the training,
+                epochs that were left out are added again if the later ones turn out to be faster.
             on_step: Called after every step.
 
         Returns:
             Why the training ended: "epochs", "patience" or "time".
         """
         start = perf_counter()
-        last = start
+        last_step_end = start
         last_save = start
         first_step = self.step
         planned_epochs = self.recipe.epochs
@@ -173,8 +173,8 @@ class Training:
             return "patience"
         for _ in self._iterate_steps():
             now = perf_counter()
-            self.seconds += now - last
-            last = now
+            self.seconds += now - last_step_end
+            last_step_end = now
             is_late = now - start > time_limit
             if self.is_at_epoch_end:
                 step_seconds = (now - start) / (self.step - first_step)
@@ -197,15 +197,15 @@ class Training:
         return "epochs"
 
     def limit_epochs(self, epochs: int) -> None:
-        """Leave out the epochs after this number. The learning-rate schedule then ends there."""
+        """Train for at most this number of epochs. The learning-rate schedule ends there, too."""
         self.recipe = replace(self.recipe, epochs=min(epochs, self.recipe.epochs))
 
     def _adjust_epochs(self, seconds: float, step_seconds: float, planned_epochs: int) -> None:
-        """Choose as many of the planned epochs as there is time for. At least one epoch remains.
+        """Set the number of epochs to what there is time for. At least one more epoch is trained.
 
         The first epochs are often slower than the later ones, so an early choice can be too low. It
-        is raised again only in the first half of the training: later, the learning rate has
-        fallen, and would rise.
+        is raised again only in the first half of the training. Later, a longer schedule would make
+        the learning rate, which has already fallen, rise again.
 
         Args:
             seconds: The time that is left.
@@ -251,8 +251,8 @@ class Training:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         self.optimiser.step()
         self.epoch_loss += loss
-        if self.average:
-            self.average.update(self.step)
+        if self.weight_average:
+            self.weight_average.update(self.step)
         self.step += 1
 
     def compute_gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -292,7 +292,7 @@ class Training:
         Raises:
             DivergedError: The loss is not finite.
         """
-        self.share_epoch_loss()
+        self.average_epoch_loss()
         loss = float(self.epoch_loss) / self.steps_per_epoch
         self.epoch_loss.zero_()
         if not isfinite(loss):
@@ -305,35 +305,35 @@ class Training:
             "rate": self.recipe.rate_at(self.step - 1, self.steps_per_epoch),
             "loss": loss,
         }
-        if not self.select:
+        if not self.select_weights:
             self.curve.append(row)
             return
         candidate = self.evaluate_epoch(epoch)
         for name, value in candidate.metrics.items():
             row[f"val_{name}"] = value
         self.curve.append(row)
-        # The later of two equally good epochs is kept.
+        # Of two equally good epochs, the weights of the later one are kept.
         if self.best is None or self._get_quality(candidate) >= self._get_quality(self.best):
             self.best = candidate
 
-    def share_epoch_loss(self) -> None:
-        """Replace the sum of losses by its mean over all processes, each of which must call this.
+    def average_epoch_loss(self) -> None:
+        """Replace `epoch_loss` by its mean over all processes, each of which must call this.
 
-        Every process then detects in the same epoch that the training has diverged.
+        All processes therefore detect in the same epoch that the training has diverged.
         """
         self.epoch_loss.copy_(self.process.average(self.epoch_loss))
 
     @property
     def final_model(self) -> nn.Module:
         """The network at the end of a training without selection: its moving average, if any."""
-        if self.average:
-            return self.average.model
+        if self.weight_average:
+            return self.weight_average.model
         return self.model
 
     def copy_final_weights(self) -> BestWeights:
         """Return the weights of `final_model`, without validation metrics."""
         epoch = -(-self.step // self.steps_per_epoch)
-        kind = "average" if self.average else "weights"
+        kind = "average" if self.weight_average else "weights"
         weights = {}
         for name, tensor in self.final_model.state_dict().items():
             weights[name] = tensor.detach().clone()
@@ -350,8 +350,8 @@ class Training:
             A copy of the better of the two. If both are equally good, it is the average.
         """
         models = {"weights": self.model}
-        if self.average:
-            models = {"average": self.average.model, "weights": self.model}
+        if self.weight_average:
+            models = {"average": self.weight_average.model, "weights": self.model}
         best: BestWeights | None = None
         for kind, model in models.items():
             evaluation = evaluate_network(
@@ -366,10 +366,10 @@ class Training:
         return BestWeights(best.epoch, best.kind, best.metrics, weights)
 
     def is_out_of_patience(self, patience: int | None) -> bool:
-        """Return whether an epoch just ended, `patience` epochs after the best one.
+        """Return whether the last `patience` epochs brought no improvement.
 
-        Of several equally good epochs, the first one counts here, although the weights of the last
-        one are kept.
+        It is decided only at the end of an epoch. An epoch that is as good as the best one is no
+        improvement, although its weights are kept.
         """
         if not patience or not self.curve or not self.is_at_epoch_end:
             return False
@@ -381,8 +381,8 @@ class Training:
     def make_checkpoint(self, key: TrainingKey) -> Checkpoint:
         """Return the state of the training between two steps."""
         average = {}
-        if self.average:
-            average = self.average.model.state_dict()
+        if self.weight_average:
+            average = self.weight_average.model.state_dict()
         return Checkpoint(
             key=key,
             step=self.step,
@@ -416,8 +416,8 @@ class Training:
         checkpoint = read_checkpoint(path)
         key.check_same(checkpoint.key, path.parent)
         load_weights(self.model, checkpoint.model, path)
-        if self.average:
-            load_weights(self.average.model, checkpoint.average, path)
+        if self.weight_average:
+            load_weights(self.weight_average.model, checkpoint.average, path)
         self.optimiser.load_state_dict(checkpoint.optimiser)
         self.epoch_loss.copy_(checkpoint.epoch_loss)
         self.step = checkpoint.step

@@ -12,9 +12,11 @@ from functools import cache
 # Parameters of `mallopt`, from malloc.h of glibc.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-# Blocks up to this size are taken from the heap, which is kept. glibc allows at most 1 GiB for the
-# first and the largest int for the second.
+# Larger blocks are returned to the operating system when they are freed. This is the largest value
+# that glibc accepts for M_MMAP_THRESHOLD.
 _MAX_HEAP_BLOCK = 2**30
+# The heap would shrink only if more than this many bytes at its end were free. It is the largest
+# int, so the heap never shrinks.
 _NEVER_TRIM = 2**31 - 1
 
 

@@ -1,4 +1,4 @@
-"""What depends on the network to be trained: optimiser, loss, drop path and memory format."""
+"""Optimiser, loss, drop path, memory format and precision for the training of a network."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -92,7 +92,13 @@ def make_loss(task: Task, recipe: Recipe) -> Callable[[Any, Tensor], Tensor]:
 
 
 class DropPathSchedule:
-    """The modules of a network that have a drop-path rate, and their initial rates."""
+    """Scales the drop-path rates of a network during training.
+
+    A module has a drop-path rate if its attribute `drop_path` is a float.
+
+    Attributes:
+        initial_rates: Every such module with its rate before training.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self.initial_rates: list[tuple[nn.Module, float]] = []

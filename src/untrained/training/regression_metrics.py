@@ -115,8 +115,8 @@ def describe_bias(bias: float) -> str:
     return f"on average, predictions are {abs(bias):.3g} too {direction}"
 
 
-def describe_worse_than_mean(rmse: float, mean_rmse: float) -> str:
-    """Return a warning if a network is no better than predicting the mean; else empty.
+def make_mean_warning(rmse: float, mean_rmse: float) -> str:
+    """Return a warning if a network is no better than predicting the mean; empty if it is better.
 
     Args:
         rmse: RMSE of the network on the test part.

@@ -17,11 +17,11 @@ from untrained.files import find_free_folder, read_result_file, use_run_folder, 
 from untrained.formatting import format_count, format_percent
 from untrained.training.accuracy import (
     compute_accuracy_interval,
-    describe_chance_level,
     format_accuracy,
+    make_chance_warning,
 )
 from untrained.training.recipes import Recipe, format_recipe
-from untrained.training.regression_metrics import describe_bias, describe_worse_than_mean
+from untrained.training.regression_metrics import describe_bias, make_mean_warning
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, TaskKind
 
 if TYPE_CHECKING:
@@ -51,8 +51,11 @@ class AnotherTrainingError(UsageError):
     """A folder holds a training with another key."""
 
 
-def format_errors(rmse: float | None, mae: float | None, r2: float | None) -> str:
-    """Return RMSE, MAE and R2 as text, such as "3.2, MAE 2.1, R2 0.87"."""
+def format_regression_errors(rmse: float | None, mae: float | None, r2: float | None) -> str:
+    """Return RMSE, MAE and R2 as text, such as "3.2, MAE 2.1, R2 0.870".
+
+    The name of the first one is left out: it is in the sentence, or in the title of the row.
+    """
     text = f"{rmse:.4g}, MAE {mae:.4g}"
     if r2 is not None:
         text += f", R2 {r2:.3f}"
@@ -146,9 +149,8 @@ class TrainingKey:
 class TrainingResult:
     """The result of a training.
 
-    The test part is evaluated once, with the best weights. `loss`, `accuracy`, `auc`, `rmse`,
-    `mae`, `r2`, `bias`, `constant`, `normalised_entropy`, `confusion`, `calibration`,
-    `calibration_error` and `mistakes` are results on the test part.
+    The test part is evaluated once, with the best weights. All metrics except those of `curve` and
+    `best` were measured on it.
 
     Attributes:
         key: Identity of the training.
@@ -237,7 +239,7 @@ class TrainingResult:
         batch = self.key.recipe["batch"]
         samples = self.samples["train"]
         better_batch = propose_batch_size(samples, 1)
-        if not better_batch < samples < batch:
+        if batch <= samples or samples <= better_batch:
             return ""
         recipe = format_recipe({**self.key.recipe, "batch": better_batch})
         return (
@@ -249,10 +251,10 @@ class TrainingResult:
     def chance_warning(self) -> str:
         """A warning if the network may be no better than a constant prediction; else empty."""
         if self.rmse is not None and self.constant:
-            return describe_worse_than_mean(self.rmse, self.constant["rmse"])
+            return make_mean_warning(self.rmse, self.constant["rmse"])
         if self.accuracy is None:
             return ""
-        return describe_chance_level(self.accuracy, self.confusion)
+        return make_chance_warning(self.accuracy, self.confusion)
 
     @property
     def estimate_text(self) -> str:
@@ -312,7 +314,7 @@ class TrainingResult:
         For example: "accuracy 20.8 % (95 % interval 14.5 to 28.9 %, 120 samples)".
         """
         if self.kind == REGRESSION:
-            return f"RMSE {format_errors(self.rmse, self.mae, self.r2)}"
+            return f"RMSE {format_regression_errors(self.rmse, self.mae, self.r2)}"
         if self.kind == CLASSIFICATION:
             return f"accuracy {format_accuracy(self.accuracy or 0.0, self.samples['test'])}"
         if self.auc is None:

@@ -1,4 +1,4 @@
-"""A short training in the form of a proxy.
+"""A short training as a proxy: its score is the accuracy after a few epochs.
 
     load_proxy("untrained.training.short_training:accuracy(epochs=3,samples=1500)")
 
@@ -32,10 +32,10 @@ MAX_GRADIENT_NORM = 5.0
 def accuracy(probe: Probe, epochs: Count = 3, rate: Positive = 0.1, batch: Count = 64) -> float:
     """Validation accuracy, AUC for clicks or R2 for numbers, after a few epochs of SGD.
 
-    The optimiser has Nesterov momentum 0.9, a cosine schedule and a weight decay of 5e-4. For
-    clicks, one of the two classes may be rare, so accuracy says little. For numbers it is R2, the
-    share of the variance that is explained. The name is the same for all, because records are
-    stored under it.
+    The optimiser has Nesterov momentum 0.9, a cosine schedule and a weight decay of 5e-4. The
+    metric is AUC for clicks, because one of the two classes may be rare, and R2 for numbers, which
+    is the share of the variance that is explained. The proxy is called `accuracy` in all three
+    cases, because records are stored under this name.
     """
     train_samples, val_samples = split_samples(probe.batch, TRAIN_SHARE)
     model = deepcopy(probe.model).requires_grad_(True).train()
@@ -50,7 +50,7 @@ def accuracy(probe: Probe, epochs: Count = 3, rate: Positive = 0.1, batch: Count
 
 
 def split_samples(batch: Batch, share: float) -> tuple[Batch, Batch]:
-    """Split samples in two, in order. `share` is the fraction of samples in the first part.
+    """Split samples in two without shuffling. `share` is the fraction in the first part.
 
     Raises:
         Unscorable: One of the two would be empty.

@@ -29,7 +29,7 @@ from untrained.types import Arch, Task
 
 # Fraction of the steps in which the whole supernet may be trained: 15,000 of 71,626 in NASRec.
 WHOLE_SUPERNET_SHARE = 0.2
-# Number of mutations in the search for the largest and the smallest architecture.
+# Number of mutations that are tried to find a large or a small architecture.
 EXTREME_MUTATIONS = 60
 
 
@@ -114,7 +114,11 @@ class SupernetPaths:
         return self._find_extreme_arch(-1)
 
     def _find_extreme_arch(self, sign: int) -> Arch:
-        """Find an architecture with many (1) or few (-1) parameters by hill climbing."""
+        """Find an architecture with many or few parameters by hill climbing.
+
+        Args:
+            sign: 1 for many parameters, -1 for few.
+        """
         generator = make_generator("warm-up", "extreme", self.space.name, sign)
         best = self.space.sample(generator)
         best_size = sign * self._count_parameters(best)

@@ -121,7 +121,8 @@ class WarmUp:
                 on_progress(Progress("warming up", self.steps, self.steps))
             return SupernetWeights(checkpoint.supernet, checkpoint.init, checkpoint.seconds)
         check_device(device)
-        return _SupernetTraining(self, space, seed, device, path, checkpoint).run(on_progress)
+        training = _SupernetTraining(self, space, seed, device, path, checkpoint)
+        return training.run(on_progress)
 
     def describe(self, *extra_options: str) -> str:
         """Describe everything that the weights depend on, as text for the keys of records."""
@@ -176,7 +177,7 @@ def _get_default_preset(task: Task) -> str:
 
 @dataclass(frozen=True)
 class CandidateWarmUp:
-    """Weights of candidates that are trained one by one.
+    """A weight source that trains every candidate on its own.
 
     Initial weights and order of the samples depend on the architecture and the seed of the record.
 
@@ -191,8 +192,7 @@ class CandidateWarmUp:
     seconds: float = 0.0
 
     def open(self, make_supernet: Callable[[], Any], device: str) -> PrepareWeights:
-        """Return the function that trains a candidate. It does not need the supernet."""
-
+        """Return the function that trains a candidate. `make_supernet` is not used."""
         return partial(self.train_candidate, device)
 
     def train_candidate(
@@ -206,8 +206,8 @@ class CandidateWarmUp:
         """Train one network.
 
         Args:
-            device: Where it is trained.
-            model: The network, which changes.
+            device: Device to train on.
+            model: The network, which is changed in place.
             arch: Its architecture.
             seed: Seed of the order of the samples, with the architecture.
             on_step: Called after each step with the number of steps so far.
@@ -240,7 +240,7 @@ class CandidateWarmUp:
 
 @dataclass(frozen=True)
 class SupernetWeights:
-    """Weights of candidates that are copied from a trained supernet.
+    """A weight source that copies the weights of candidates from a trained supernet.
 
     Attributes:
         weights: State dict of the supernet, on the CPU.
@@ -257,7 +257,7 @@ class SupernetWeights:
 
         Args:
             make_supernet: Builds the supernet of the space on the device.
-            device: The device of the candidates.
+            device: The device of the candidates. It is not used here: `make_supernet` knows it.
         """
 
         # The supernet is built for the first candidate and not earlier, so that a finished run can
@@ -316,8 +316,8 @@ def _read_checkpoint(path: Path | None, init: str) -> _WarmUpCheckpoint:
 
 
 def _unreadable_checkpoint_error(path: Path | None, error: Exception) -> UsageError:
-    reason = type(error).__name__
-    return UsageError(f"{path} cannot be read ({reason}); delete it to repeat the warm-up")
+    error_name = type(error).__name__
+    return UsageError(f"{path} cannot be read ({error_name}); delete it to repeat the warm-up")
 
 
 class _SupernetTraining:
@@ -334,7 +334,7 @@ class _SupernetTraining:
     ) -> None:
         self.warm_up = warm_up
         self.device = device
-        self.path = path
+        self.checkpoint_path = path
         self.seed_parts = (space.name, seed)
         with random_state(derive_seed("warm-up", "weights", *self.seed_parts)):
             self.supernet: nn.Module = space.supernet(warm_up.task, device)
@@ -362,8 +362,11 @@ class _SupernetTraining:
         except KeyboardInterrupt as interrupt:
             message = "stopped by Ctrl-C while warming up"
             if self.has_checkpoint:
-                message += f"; run the same command to resume from the last checkpoint, {self.path}"
-            elif self.path:
+                message += (
+                    "; run the same command to resume from the last checkpoint, "
+                    f"{self.checkpoint_path}"
+                )
+            elif self.checkpoint_path:
                 message += "; nothing was saved yet"
             raise Interrupted(message) from interrupt
         self._report_progress(on_progress)
@@ -396,12 +399,12 @@ class _SupernetTraining:
     def _train_step(self, batch: Batch) -> None:
         """Do one step with the mean loss of its subnets."""
         warm_up = self.warm_up
-        for path in self.paths.sample_paths(self.step):
-            loss = warm_up.compute_loss(path, batch) / self.paths.paths_per_step
+        for subnet in self.paths.sample_paths(self.step):
+            loss = warm_up.compute_loss(subnet, batch) / self.paths.paths_per_step
             if not torch.isfinite(loss):
                 raise self._diverged_error()
             loss.backward()  # type: ignore[no-untyped-call]
-            accumulate_gradients(self.supernet, path)
+            accumulate_gradients(self.supernet, subnet)
         rate = warm_up.plan.rate_at(self.step, warm_up.steps)
         _update_weights(self.optimiser, self.supernet, rate)
 
@@ -418,7 +421,7 @@ class _SupernetTraining:
             on_progress(Progress("warming up", self.step, self.warm_up.steps))
 
     def _save(self) -> None:
-        if self.path is None:
+        if self.checkpoint_path is None:
             return
         checkpoint = _WarmUpCheckpoint(
             init=self.init,
@@ -427,7 +430,7 @@ class _SupernetTraining:
             supernet=self.supernet.state_dict(),
             optimiser=self.optimiser.state_dict(),
         )
-        checkpoint.save(self.path)
+        checkpoint.save(self.checkpoint_path)
         self.has_checkpoint = True
 
     def _resume(self, checkpoint: _WarmUpCheckpoint) -> None:
@@ -436,7 +439,7 @@ class _SupernetTraining:
             self.optimiser.load_state_dict(checkpoint.optimiser)
         # The type of the exception depends on the kind of damage.
         except Exception as error:
-            raise _unreadable_checkpoint_error(self.path, error) from error
+            raise _unreadable_checkpoint_error(self.checkpoint_path, error) from error
 
 
 def _update_weights(optimiser: torch.optim.Optimizer, model: nn.Module, rate: float) -> None:

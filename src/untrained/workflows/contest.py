@@ -449,7 +449,9 @@ class RunningContest:
         parts = {TRAIN: select_samples(self._parts[TRAIN], rows), VAL: self._parts[VAL]}
         # Another seed per round, so that an entry does not see the same augmented images twice.
         seed = settings.seed + round_index
-        return Training(network, settings.source, recipe, parts, process, seed, select=False)
+        return Training(
+            network, settings.source, recipe, parts, process, seed, select_weights=False
+        )
 
     def _report_progress(self, number: int, round_index: int, step: int, steps: int) -> None:
         """Report how much of the contest is finished, in per cent. All rounds count the same."""

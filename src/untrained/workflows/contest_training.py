@@ -132,7 +132,13 @@ def measure_step_seconds(
     count = min(len(part), steps * settings.recipe.batch)
     parts = {TRAIN: select_samples(part, torch.arange(count)), VAL: part}
     training = Training(
-        network, settings.source, settings.recipe, parts, process, settings.seed, select=False
+        network,
+        settings.source,
+        settings.recipe,
+        parts,
+        process,
+        settings.seed,
+        select_weights=False,
     )
     durations = []
     last = perf_counter()

@@ -3,9 +3,9 @@
 The samples, augmentation and dropout of a step depend only on the seed and the number of the step.
 So a training that was killed resumes from its last checkpoint and ends with the same weights, on a
 CPU bit for bit. After every epoch, the weights and their moving average are evaluated on the
-validation part: by accuracy or, for clicks, by log loss. The best weights are kept; if two epochs
-are equally good, those of the later one; if the weights and their average are equally good, the
-average. The test part is evaluated once, at the end, with the best weights.
+validation part: by accuracy, or by the loss on tables and in regressions. The best weights are
+kept; if two epochs are equally good, those of the later one; if the weights and their average are
+equally good, the average. The test part is evaluated once, at the end, with the best weights.
 
 A refit also trains on the validation part, and takes the weights at the end. Before a refit on all
 samples, another refit without the test part estimates how good the result will be.
@@ -157,10 +157,10 @@ def train(
             are for training and 10 % each for validation and test, with equal shares of each class;
             the split depends only on the samples and their order.
         recipe: A recipe, with options in brackets: "quick(epochs=5,rate=0.05)". The default is the
-            recipe of the earlier training of the run if there is one, else "ctr" for clicks,
-            "photos" for pictures of your own and "quick" for everything else. The winner of a
-            contest continues with its weights and its learning rate, as a refit, unless `data`,
-            `recipe`, `run`, `start` or `patience` is set.
+            recipe of the earlier training of the run if there is one, else "ctr" for tables with a
+            binary label, "photos" for pictures of your own, "table" for other data of your own and
+            "quick" for everything else. The winner of a contest continues with its weights and its
+            learning rate, as a refit, unless `data`, `recipe`, `run`, `start` or `patience` is set.
         space: The space of an architecture.
         epochs: Number of epochs, instead of that of the recipe.
         run: Folder of the training. The default is the run folder, or a new one below `runs`. If
@@ -238,8 +238,8 @@ def train(
     # The winner of a contest is trained as by `search --export`, unless the user sets options.
     # Seed, number of epochs and time do not matter here: they change the length and the random
     # numbers of this training, but not what is trained and how.
-    has_data_of_run = data is None or _saw_samples_from_python(network)
-    if has_data_of_run and all(option is None for option in (recipe, run, start, patience)):
+    uses_data_of_run = data is None or _is_contest_on_python_data(network)
+    if uses_data_of_run and all(option is None for option in (recipe, run, start, patience)):
         final_training = _plan_winner_training(network)
         if final_training is not None:
             recipe = final_training.recipe
@@ -339,7 +339,13 @@ def train(
     if start is not None:
         _load_initial_weights(model, start)
     training = Training(
-        model, subject.source, loaded_recipe, training_parts, process, seed, select=not refit
+        model,
+        subject.source,
+        loaded_recipe,
+        training_parts,
+        process,
+        seed,
+        select_weights=not refit,
     )
     if estimate is not None:
         # If the estimate was shortened, so is this training.
@@ -356,7 +362,7 @@ def train(
     board: TensorBoardWriter | None = None
 
     def save_checkpoint() -> None:
-        training.share_epoch_loss()
+        training.average_epoch_loss()
         if process.writes_files:
             training.make_checkpoint(key).save(folder / CHECKPOINT_FILE)
 
@@ -469,8 +475,8 @@ def get_data_argument(name: str, source: DataSource) -> str | DataSource:
     return name
 
 
-def _saw_samples_from_python(network: object) -> bool:
-    """Return whether the user named the folder of a run whose data exist only in Python."""
+def _is_contest_on_python_data(network: object) -> bool:
+    """Return whether the user named the run folder of a contest whose data exist only in Python."""
     run_folder = find_run_folder(network)
     if run_folder is None or not (run_folder / CONTEST_FILE).is_file():
         return False

@@ -19,7 +19,7 @@ from untrained.reports.reproduction_result import Curve, Plot
 from untrained.reports.svg.figure import draw_figure
 from untrained.reports.svg.heatmap import draw_heatmap
 from untrained.training.accuracy import format_accuracy
-from untrained.training.result import TrainingResult, format_errors
+from untrained.training.result import TrainingResult, format_regression_errors
 from untrained.types import BINARY, REGRESSION
 
 MAX_CLASSES = 40  # of a confusion matrix; more cannot be read
@@ -202,10 +202,10 @@ def _list_regression_facts(training: TrainingResult) -> dict[str, str]:
     """Return the errors of a regression, in the unit of the label."""
     samples = training.samples
     best = training.best
-    test_result = format_errors(training.rmse, training.mae, training.r2)
+    test_result = format_regression_errors(training.rmse, training.mae, training.r2)
     facts = {"Test RMSE": f"{test_result} on {format_count(samples['test'], 'sample')}"}
     if not training.key.refit:
-        val_result = format_errors(best["rmse"], best["mae"], best.get("r2"))
+        val_result = format_regression_errors(best["rmse"], best["mae"], best.get("r2"))
         facts["Validation RMSE"] = f"{val_result} on {format_count(samples['val'], 'sample')}"
     if training.bias_text:
         facts["Mean error"] = training.bias_text
