@@ -35,7 +35,7 @@ trained in the same time and not exported), no network, and the folder `data` th
 If only 64 MB may be copied at a time, copy the first folder, then run; copy the other two one after the
 other before `run --gpu`, which trains on the whole of CIFAR-10 (`--whole-time 8m` per network, one at a
 time). If the machine forgets the work folder between two calls, copy `results.json` back and forth;
-nothing else is needed to continue. A call of ten minutes is:
+nothing else is needed to continue. `report` also keeps it, as `docs/results/data/one-command.json`. A call of ten minutes is:
 
     python benchmarks/one_command.py run --work runs/one-command --minutes 9 --jobs 8
 
@@ -327,8 +327,10 @@ def read_results(work: Path) -> dict[str, Row]:
 
 def keep_result(work: Path, task: Task, row: Row) -> None:
     """Add a result to the file."""
+    from untrained.papers.commit import read_commit
+
     rows = read_results(work)
-    rows[task.key] = {**vars(task), **row, "date": str(date.today())}
+    rows[task.key] = {**vars(task), **row, "date": str(date.today()), "commit": read_commit()}
     write_json(work / "results.json", rows)
     print(f"{task.key}: {row}", flush=True)
 
@@ -812,6 +814,10 @@ def write_report(work: Path, out: Path) -> None:
         page_text = f"{page_text.rstrip()}\n\n{block}\n"
     page.write_text(page_text)
     write_numbers(out / f"{PAGE}.json", comparisons, variants, results)
+    # With this file in a new work folder, as `results.json`, `run` continues.
+    raw_results = out / "data" / f"{PAGE}.json"
+    raw_results.parent.mkdir(exist_ok=True)
+    write_json(raw_results, results)
     print(text)
 
 
@@ -997,21 +1003,11 @@ def write_numbers(
                 "better": None,
             }
         )
+    pictures = [row.difference for row in comparisons if not row.is_table]
+    if pictures:
+        lines.append(describe_mean("mean difference on pictures", pictures))
     for name, differences in variants.items():
-        mean, low, high = compute_interval(differences)
-        is_bounded = len(differences) > 1
-        lines.append(
-            {
-                "what": f"points that the {name} adds",
-                "published": None,
-                "ours": mean,
-                "low": low if is_bounded else None,
-                "high": high if is_bounded else None,
-                "spread": None,
-                "note": f"{len(differences)} cases",
-                "better": None,
-            }
-        )
+        lines.append(describe_mean(f"points that the {name} adds", differences))
     run = {
         "experiment": "",
         "paper": "",
@@ -1023,8 +1019,8 @@ def write_numbers(
         "command": "python benchmarks/one_command.py run",
         "settings": {"cases": str(len(comparisons)), "results": str(len(results))},
         "versions": {},
-        "commit": "",
-        "seconds": 0.0,
+        "commit": ", ".join(sorted({str(row["commit"]) for row in results.values()})),
+        "seconds": sum(read_number(row["seconds"]) for row in results.values()),
         "made_on": max((str(row["date"]) for row in results.values()), default=""),
     }
     runs = []
@@ -1033,6 +1029,22 @@ def write_numbers(
             if existing_run["title"] != TITLE:
                 runs.append(existing_run)
     write_json(path, {"page": f"{PAGE}.md", "runs": [*runs, run]})
+
+
+def describe_mean(what: str, differences: Sequence[float]) -> Row:
+    """Return the mean of differences between networks, with its interval, as a line of numbers."""
+    mean, low, high = compute_interval(differences)
+    is_bounded = len(differences) > 1
+    return {
+        "what": what,
+        "published": None,
+        "ours": mean,
+        "low": low if is_bounded else None,
+        "high": high if is_bounded else None,
+        "spread": None,
+        "note": f"95 % interval over {len(differences)} cases",
+        "better": None,
+    }
 
 
 if __name__ == "__main__":

@@ -90,7 +90,8 @@ def test_the_report_of_the_one_command_says_which_goals_are_met(tmp_path, monkey
     for (data, network), accuracy in accuracies.items():
         rows[f"{data}, 1M, seed 0, 5m: {network}"] = {
             "accuracy": accuracy, "test_samples": 1000, "date": "2026-01-01", "cores": 16,
-            "is_tied": data == "a", "selections": ["x"]}  # fmt: skip
+            "is_tied": data == "a", "selections": ["x"], "commit": f"{data}bc", "seconds": 300.0,
+        }  # fmt: skip
     (tmp_path / "results.json").write_text(json.dumps(rows))
     run_script(f"one_command.py report --work {tmp_path} --out {tmp_path}", monkeypatch)
     shown = capsys.readouterr().out
@@ -100,6 +101,14 @@ def test_the_report_of_the_one_command_says_which_goals_are_met(tmp_path, monkey
     # The mean of +3 and -5; Student's interval of two values is 12.7 x 4.
     assert "mean difference on pictures: -1.0 points (95 % interval -51.8 to +49.8" in shown
     assert "by more than one standard error: 1 (the goal is 0)" in shown
+    numbers = json.loads((tmp_path / "one-command.json").read_text())["runs"][0]
+    assert numbers["commit"] == "abc, bbc"
+    assert numbers["seconds"] == 1500.0
+    mean = numbers["lines"][-1]
+    assert mean["what"] == "mean difference on pictures"
+    assert mean["ours"] == pytest.approx(-1.0)
+    # A new work folder continues from the rows beside the page.
+    assert json.loads((tmp_path / "data" / "one-command.json").read_text()) == rows
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
