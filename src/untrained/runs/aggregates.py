@@ -1,7 +1,9 @@
-"""Aggregates: scores that compare all candidates with each other, such as AZ-NAS and TE-NAS.
+"""Aggregates: proxies that combine the scores of other proxies, such as AZ-NAS and TE-NAS.
 
-The parts of an aggregate are measured network by network and recorded as usual. The aggregate is
-computed from those records whenever it is needed, and is never stored.
+The other proxies are the parts of the aggregate. They are measured network by network and recorded
+as usual. AZ-NAS and TE-NAS compare all candidates with each other, so they are computed from these
+records whenever they are needed, and are never stored. Aggregates that compare a candidate with a
+reference sample, such as `consensus`, are stored (`reference.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,12 +39,12 @@ def compute_rank_fractions(values: Sequence[float], higher_is_better: bool) -> l
 def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Record]:
     """Compute the records of an aggregate such as AZ-NAS from the records of its parts.
 
-    An aggregate with a reference takes the first candidates for its reference. A search samples a
-    reference instead, see `runs/reference.py`.
+    If the aggregate needs a reference sample, the first candidates are that sample. A search draws
+    a sample of its own instead (`runs/reference.py`).
 
-    Other aggregates compare the candidates with each other, seed by seed. A candidate with a failed
-    part has no aggregate: it takes the failure of that part, and the others are compared without
-    it.
+    Other aggregates compare the candidates with each other, separately for each seed. The record of
+    a candidate with a failed part has the failure of that part, and the other candidates are
+    compared without it.
 
     Args:
         records: Records of all candidates. Records of other measures are ignored.
@@ -68,7 +70,7 @@ def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Reco
 
 
 def fit_to_first_candidates(records: Sequence[Record], aggregate: Proxy) -> FittedAggregate:
-    """Fit an aggregate with a reference; the first candidates are the reference sample.
+    """Fit an aggregate, with the first candidates as its reference sample.
 
     Args:
         records: Records of all candidates, at least one. Only the first seed is used.
@@ -91,7 +93,7 @@ def _aggregate_one_seed(
     outcomes: dict[Arch, float | Failure] = {}
     requests: dict[Arch, ScoreRequest] = {}
     notes: dict[Arch, str] = {}
-    values_of_parts: dict[Arch, list[float]] = {}  # only candidates without a failure
+    part_values: dict[Arch, list[float]] = {}  # only candidates without a failure
     for arch, by_measure in by_arch.items():
         if not all(part.measure in by_measure for part in parts):
             continue
@@ -101,16 +103,16 @@ def _aggregate_one_seed(
         notes[arch] = "; ".join(distinct_notes)
         failure = _choose_failure(records)
         if failure is None:
-            values_of_parts[arch] = [record.value for record in records if record.value is not None]
+            part_values[arch] = [record.value for record in records if record.value is not None]
         else:
             outcomes[arch] = failure
-    if values_of_parts:
+    if part_values:
         columns = []
         for index, part in enumerate(parts):
-            column = [values[index] for values in values_of_parts.values()]
+            column = [values[index] for values in part_values.values()]
             columns.append(compute_rank_fractions(column, part.higher_is_better))
         aggregate_values: list[float] = aggregate.function(*columns)
-        for arch, value in zip(values_of_parts, aggregate_values, strict=True):
+        for arch, value in zip(part_values, aggregate_values, strict=True):
             outcomes[arch] = value
     aggregates = []
     for arch, request in requests.items():

@@ -74,12 +74,12 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 def _migrate(database: sqlite3.Connection, path: Path) -> None:
     """Create the tables, or migrate those of an earlier version, and mark the file as a store."""
-    if _read_identity(database, path) == (VERSION, APPLICATION_ID):
+    if _check_identity(database, path) == (VERSION, APPLICATION_ID):
         return
     with database:
         database.execute("BEGIN IMMEDIATE")
         # Another process may have migrated the store while this one waited for the lock.
-        version, application_id = _read_identity(database, path)
+        version, application_id = _check_identity(database, path)
         if version < VERSION:
             MIGRATIONS[version](database)
             database.execute(f"PRAGMA user_version = {VERSION}")
@@ -87,8 +87,12 @@ def _migrate(database: sqlite3.Connection, path: Path) -> None:
             database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def _read_identity(database: sqlite3.Connection, path: Path) -> tuple[int, int]:
-    """Return the version and the application id of a store; zeros for an empty database."""
+def _check_identity(database: sqlite3.Connection, path: Path) -> tuple[int, int]:
+    """Check that a database is a store or empty, and return its version and its application id.
+
+    Raises:
+        UsageError: It is another program's database, or of a newer version.
+    """
     (version,) = database.execute("PRAGMA user_version").fetchone()
     (application_id,) = database.execute("PRAGMA application_id").fetchone()
     if application_id == APPLICATION_ID:
@@ -134,7 +138,7 @@ def _refuse_foreign_file(path: Path) -> None:
     # database is not refused here.
     with closing(_connect(path, "mode=ro&immutable=1")) as database:
         if database.execute("SELECT count(*) FROM sqlite_schema").fetchone() != (0,):
-            _read_identity(database, path)
+            _check_identity(database, path)
         elif application_id or user_version:
             raise _foreign_file_error(
                 path, "its application id or version differs from that of a store"

@@ -1,4 +1,4 @@
-"""The folder of a run: its configuration, its cost and its files.
+"""The folder of a run: its configuration, the time that it took, and its files.
 
 `run.json` holds a `RunFolder`, `records.sqlite` the store and `report.html` the report. A strategy
 that computes between its proposals adds `trace.json`, `prediction.json` and `steps.jsonl`.
@@ -35,9 +35,9 @@ DEFAULT_CONFIRMATIONS = 5  # networks per group on tables
 DEFAULT_CONTEST_SIZE = 3  # networks per group in a contest, which also has known designs
 PICTURE_SOURCES = ("folder", "images", "npz")
 _PACKAGES = ("torch", "numpy")
-# Facts in `run.json` that only earlier versions wrote.
-_FORMER_FACTS = ("settings", "question")
-# Defaults, which are left out of the name of a default folder.
+# Keys that occur only in a `run.json` of an earlier version, which cannot be read.
+_FORMER_KEYS = ("settings", "question")
+# Parts of the name of a default folder that are left out, because they stand for default values.
 _DEFAULT_WORDS = ("seed0", "x1", "cpu")
 
 
@@ -165,7 +165,10 @@ class RunFolder:
         return has_records(self.store)
 
     def resume(self) -> "RunFolder":
-        """Add the cost of earlier sessions in the same folder.
+        """Return this run with what earlier sessions in the same folder have recorded.
+
+        This includes their times, the costs of their workers, and the known designs. If the folder
+        has no `run.json`, or that of a run without records, the run starts anew.
 
         Raises:
             UsageError: The folder holds records of another run.
@@ -293,8 +296,9 @@ class RunFolder:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether the search was stopped by Ctrl-C or by its time limit, so that the same command
-        resumes it.
+        """Whether the search was stopped by Ctrl-C or by its time limit.
+
+        The same command then resumes it.
         """
         return self.ended in ("interrupted", "time")
 
@@ -397,14 +401,14 @@ class RunFolder:
 
     def save(self) -> "RunFolder":
         """Write `run.json` atomically."""
-        facts = {"config": self.config.to_document()}
+        document = {"config": self.config.to_document()}
         for name, value in vars(self).items():
             if name not in ("folder", "config"):
-                facts[name] = value
+                document[name] = value
         if self.training_time_limit is not None:
-            facts["training_time_limit"] = asdict(self.training_time_limit)
+            document["training_time_limit"] = asdict(self.training_time_limit)
         with use_run_folder(self.folder):
-            write_atomically(self.folder / RUN_FILE, json.dumps(facts, indent=2) + "\n")
+            write_atomically(self.folder / RUN_FILE, json.dumps(document, indent=2) + "\n")
         return self
 
     @classmethod
@@ -421,16 +425,10 @@ class RunFolder:
                 f"`untrained search --run {folder}` makes one"
             )
         try:
-            facts: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
-            is_outdated = any(name in facts for name in _FORMER_FACTS)
-            # A later version may have added facts.
-            arguments = {name: facts[name] for name in facts if name in cls.__dataclass_fields__}
-            arguments["folder"] = Path(folder)
-            if facts.get("training_time_limit"):
-                arguments["training_time_limit"] = TrainingTimeLimit(**facts["training_time_limit"])
+            document: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+            is_outdated = any(name in document for name in _FORMER_KEYS)
             if not is_outdated:
-                arguments["config"] = SearchConfig.from_document(facts["config"])
-                return cls(**arguments)
+                return cls._from_document(Path(folder), document)
         except (ValueError, TypeError, KeyError, AttributeError, UsageError) as error:
             raise UsageError(
                 f"{path} is damaged: {error}; delete the folder, or choose another --run"
@@ -439,6 +437,18 @@ class RunFolder:
         raise UsageError(
             f"{path} was written by an earlier version of untrained; choose another --run"
         )
+
+    @classmethod
+    def _from_document(cls, folder: Path, document: dict[str, Any]) -> "RunFolder":
+        """Return the run that the content of `run.json` describes."""
+        # Keys that a later version has added are ignored.
+        field_names = cls.__dataclass_fields__
+        arguments = {name: document[name] for name in document if name in field_names}
+        arguments["folder"] = folder
+        arguments["config"] = SearchConfig.from_document(document["config"])
+        if document.get("training_time_limit"):
+            arguments["training_time_limit"] = TrainingTimeLimit(**document["training_time_limit"])
+        return cls(**arguments)
 
 
 def get_default_confirmations(data: str) -> int:
@@ -496,11 +506,14 @@ def choose_default_folder(config: SearchConfig, weighs_objectives: bool = False)
 
 
 def make_file_name(*words: str) -> str:
-    """Join words to the name of a folder. A long name is cut and ends in a digest."""
+    """Join words to the name of a folder. A name that is too long is cut, and ends in a hash."""
     parts = []
     for word in words:
-        characters = [c if c.isalnum() or c in "-_." else "_" for c in word]
-        parts.append("".join(characters).strip("._"))
+        part = ""
+        for character in word:
+            is_allowed = character.isalnum() or character in "-_."
+            part += character if is_allowed else "_"
+        parts.append(part.strip("._"))
     name = "-".join(parts)
     if len(name.encode()) <= _MAX_NAME_BYTES:
         return name

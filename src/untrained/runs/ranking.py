@@ -15,7 +15,7 @@ from untrained.benchmarks.statistics import orient_score
 from untrained.formatting import format_count, format_number
 from untrained.types import Arch, Failure, Record, RecordRow, remove_version
 
-CONFIDENCE = 0.95  # of all intervals
+CONFIDENCE = 0.95  # level of all confidence intervals
 ROWS_SHOWN = 10  # architectures in the text of a ranking
 
 
@@ -304,11 +304,11 @@ def make_record_rows(records: Iterable[Record]) -> list[ScoreRow]:
     rows = []
     for record in records:
         values = groups[record.arch, record.measure, record.init]
-        row = ScoreRow(
-            **record.row(),
-            mean=fmean(values) if values else None,
-            std=stdev(values) if len(values) > 1 else None,
-            n=len(values),
-        )
-        rows.append(row)
+        mean = None
+        if values:
+            mean = fmean(values)
+        std = None
+        if len(values) > 1:
+            std = stdev(values)
+        rows.append(ScoreRow(**record.row(), mean=mean, std=std, n=len(values)))
     return rows

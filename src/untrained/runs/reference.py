@@ -113,13 +113,12 @@ class FittedAggregate:
                 return Record.of(request, failure)
         scores = self.collect_part_scores(records)
         value = self.consensus.score(scores.get(request.arch, {}))
-        if value is None:
-            # All members may have been left out, although none failed for this network.
-            if not failures:
-                failure = Failure("unsupported", "no member of the consensus has a weight")
-                return Record.of(request, failure)
+        if value is not None:
+            return Record.of(request, value)
+        if failures:
             return Record.of(request, failures[0])
-        return Record.of(request, value)
+        # All members may have been left out, although none failed for this network.
+        return Record.of(request, Failure("unsupported", "no member of the consensus has a weight"))
 
     def collect_part_scores(self, records: Sequence[Record]) -> dict[Arch, dict[str, float]]:
         """Return the scores of the parts by architecture, means over the seeds, higher is better.
@@ -148,11 +147,13 @@ class FittedAggregate:
         return digest.hexdigest()[:16]
 
 
-def choose_advice(has_trained: bool) -> str:
-    """Return what to do if the members of a consensus hardly agree in a search.
+def get_confirm_advice(has_trained: bool) -> str:
+    """Return the advice to check the ranking of a search by short trainings.
+
+    It is given if the members of a consensus hardly agree.
 
     Args:
-        has_trained: Whether some networks were trained to check the ranking.
+        has_trained: Whether there were short trainings already; the advice is then empty.
     """
     if has_trained:
         return ""
@@ -172,20 +173,21 @@ def describe_consensus(
         is_sample_of_space: Whether the reference networks are a random sample of a space. Then the
             benchmarks with a similar agreement are named.
     """
-    count = len(facts["weights"])
+    member_count = len(facts["weights"])
     sentences = []
     agreement = facts["agreement"]
-    explained = facts["explained_by_size"]
+    explained_by_size = facts["explained_by_size"]
     network_count = facts["reference_size"]
     if agreement is not None and network_count < MIN_COMPARED_NETWORKS:
         noun = "reference network" if is_sample_of_space else "network"
         verb = "is" if network_count == 1 else "are"
         sentences.append(
-            f"{format_count(network_count, noun)} {verb} too few to tell how far the {count} "
-            f"proxies of {facts['label']} agree."
+            f"{format_count(network_count, noun)} {verb} too few to tell how far the "
+            f"{member_count} proxies of {facts['label']} agree."
         )
+        # Numbers of so few networks are not shown.
         agreement = None
-        explained = None
+        explained_by_size = None
     if agreement is not None:
         comparison = ""
         if agreement < LOW_AGREEMENT:
@@ -193,11 +195,11 @@ def describe_consensus(
             if advice:
                 comparison += f": {advice}"
         sentences.append(
-            f"The {count} proxies of {facts['label']} have a mean rank correlation of "
+            f"The {member_count} proxies of {facts['label']} have a mean rank correlation of "
             f"{agreement:.2f} with each other{comparison}."
         )
-    if explained is not None:
-        share = format_percent(explained, 0)
+    if explained_by_size is not None:
+        share = format_percent(explained_by_size, 0)
         sentences.append(f"The size of the networks explains {share} of the combined ranking.")
     # The figures of the benchmarks are about the proxy `consensus` and samples of a space.
     if agreement is not None and facts["label"] == CONSENSUS and is_sample_of_space:

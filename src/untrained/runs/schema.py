@@ -14,21 +14,21 @@ VERSION = 4
 APPLICATION_ID = 0x756E7472
 _SETTING_OF_VERSION_2 = ("measure", "task", "data", "init", "dtype", "device", "seed")
 _SETTING_OF_VERSION_3 = (*_SETTING_OF_VERSION_2, "code", "torch", "networks_per_pass")
-SETTING = (*_SETTING_OF_VERSION_2, "code", "torch", "networks_per_batch")
-KEY = ("space", "arch", *SETTING)
-COSTS = ("build_seconds", "transfer_seconds", "measure_seconds", "peak_bytes")
-OUTCOME = ("value", "error", "detail", "trace", "note", *COSTS)
-COLUMNS = (*KEY, "genes", *OUTCOME)
+SETTING_COLUMNS = (*_SETTING_OF_VERSION_2, "code", "torch", "networks_per_batch")
+KEY_COLUMNS = ("space", "arch", *SETTING_COLUMNS)
+COST_COLUMNS = ("build_seconds", "transfer_seconds", "measure_seconds", "peak_bytes")
+OUTCOME_COLUMNS = ("value", "error", "detail", "trace", "note", *COST_COLUMNS)
+ALL_COLUMNS = (*KEY_COLUMNS, "genes", *OUTCOME_COLUMNS)
 
-# The query of the view `flat`. Stores are read with the query itself, because in a file from
-# elsewhere the view may be defined in another way.
-ROWS = f"""
-    SELECT {", ".join(COLUMNS)}, records.id AS place
+# The query of the view `flat`. Stores are read with this query and not with the view, because in a
+# file from elsewhere the view may be defined in another way.
+SELECT_ROWS = f"""
+    SELECT {", ".join(ALL_COLUMNS)}, records.id AS place
     FROM records JOIN archs ON archs.id = arch_id JOIN settings ON settings.id = setting_id
 """
 # Versions 1 and 2 did not have the last three columns. Their records get an empty torch version,
 # which no request has: they are kept and shown, but measured again when a run needs them.
-_SETTINGS = f"""
+_CREATE_SETTINGS = f"""
 CREATE TABLE settings (
     id INTEGER PRIMARY KEY,
     measure TEXT NOT NULL,
@@ -41,10 +41,10 @@ CREATE TABLE settings (
     code TEXT NOT NULL DEFAULT '',
     torch TEXT NOT NULL DEFAULT '',
     networks_per_batch INTEGER NOT NULL DEFAULT 1,
-    UNIQUE ({", ".join(SETTING)})
+    UNIQUE ({", ".join(SETTING_COLUMNS)})
 )
 """
-_TABLES = f"""
+_CREATE_TABLES = f"""
 CREATE TABLE archs (
     id INTEGER PRIMARY KEY,
     space TEXT NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE archs (
     genes TEXT NOT NULL,
     UNIQUE (space, arch)
 );
-{_SETTINGS};
+{_CREATE_SETTINGS};
 CREATE TABLE records (
     id INTEGER PRIMARY KEY,
     arch_id INTEGER NOT NULL REFERENCES archs,
@@ -69,11 +69,11 @@ CREATE TABLE records (
     CHECK ((value IS NULL) != (error IS NULL)),
     UNIQUE (arch_id, setting_id)
 );
-CREATE VIEW flat AS {ROWS};
+CREATE VIEW flat AS {SELECT_ROWS};
 """
 # The records of each search in order (see `RunFolder.compute_search_key`). A store may hold others
 # too: of larger budgets, of other data or of other runs.
-_SEARCHES = """
+_CREATE_SEARCHES = """
 CREATE TABLE searches (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE);
 CREATE TABLE search_records (
     id INTEGER PRIMARY KEY,
@@ -85,13 +85,13 @@ CREATE TABLE search_records (
 
 
 def _create_tables(db: sqlite3.Connection) -> None:
-    for statement in _TABLES.split(";"):
+    for statement in _CREATE_TABLES.split(";"):
         db.execute(statement)
     _create_search_tables(db)
 
 
 def _create_search_tables(db: sqlite3.Connection) -> None:
-    for statement in _SEARCHES.split(";"):
+    for statement in _CREATE_SEARCHES.split(";"):
         db.execute(statement)
 
 
@@ -117,14 +117,14 @@ def _migrate_from_1(db: sqlite3.Connection) -> None:
 
 
 def _migrate_from_2(db: sqlite3.Connection) -> None:
-    """Add the last three columns of `SETTING` and the tables of searches, which version 2 lacks."""
+    """Add the tables of searches, and the settings `code`, `torch` and `networks_per_batch`."""
     _replace_settings(db, _SETTING_OF_VERSION_2, _SETTING_OF_VERSION_2)
     _create_search_tables(db)
 
 
 def _migrate_from_3(db: sqlite3.Connection) -> None:
-    """Rename the tables of searches, which were called questions, and one column of `SETTING`."""
-    _replace_settings(db, _SETTING_OF_VERSION_3, SETTING)
+    """Rename the tables of searches, which were called questions, and one column of settings."""
+    _replace_settings(db, _SETTING_OF_VERSION_3, SETTING_COLUMNS)
     _create_search_tables(db)
     db.execute("INSERT INTO searches (id, key) SELECT id, name FROM questions ORDER BY id")
     db.execute(
@@ -138,19 +138,25 @@ def _migrate_from_3(db: sqlite3.Connection) -> None:
 def _replace_settings(
     db: sqlite3.Connection, old_columns: Sequence[str], new_columns: Sequence[str]
 ) -> None:
-    """Replace the table of settings by today's, and copy these columns of the old one."""
+    """Replace the table of settings by one of the current version, with the same rows.
+
+    Args:
+        db: The database.
+        old_columns: The columns to copy, with their names in the old table.
+        new_columns: Their names in the new table.
+    """
     old_names = ", ".join(old_columns)
     new_names = ", ".join(new_columns)
     db.execute("DROP VIEW flat")
     # Renaming a table would also rename the references to it, so it is copied.
     db.execute("CREATE TABLE former AS SELECT * FROM settings")
     db.execute("DROP TABLE settings")
-    db.execute(_SETTINGS)
+    db.execute(_CREATE_SETTINGS)
     db.execute(
         f"INSERT INTO settings (id, {new_names}) SELECT id, {old_names} FROM former ORDER BY id"
     )
     db.execute("DROP TABLE former")
-    db.execute(f"CREATE VIEW flat AS {ROWS}")
+    db.execute(f"CREATE VIEW flat AS {SELECT_ROWS}")
 
 
 # The migration from each version to the current one. Version 0 is an empty file.
@@ -215,7 +221,7 @@ def _split_columns(text: str) -> frozenset[str]:
 
 
 # The tables of earlier versions. These never change.
-_RECORD_COLUMNS = _split_columns(
+_RECORD_TABLE_COLUMNS = _split_columns(
     "id arch_id setting_id value error detail trace note "
     "build_seconds transfer_seconds measure_seconds peak_bytes"
 )
@@ -232,13 +238,13 @@ _EARLIER_VERSIONS: dict[int, _Entries] = {
     2: {
         "archs": ("table", _split_columns("id space arch genes")),
         "settings": ("table", frozenset(("id", *_SETTING_OF_VERSION_2))),
-        "records": ("table", _RECORD_COLUMNS),
+        "records": ("table", _RECORD_TABLE_COLUMNS),
         "flat": ("view", frozenset()),
     },
     3: {
         "archs": ("table", _split_columns("id space arch genes")),
         "settings": ("table", frozenset(("id", *_SETTING_OF_VERSION_3))),
-        "records": ("table", _RECORD_COLUMNS),
+        "records": ("table", _RECORD_TABLE_COLUMNS),
         "flat": ("view", frozenset()),
         "questions": ("table", _split_columns("id name")),
         "question_records": ("table", _split_columns("id question_id record_id")),

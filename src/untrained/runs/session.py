@@ -1,4 +1,4 @@
-"""The session file: whether a run is in progress, and where the last session was killed.
+"""The session file: whether a run is in progress, and how far a session was when it was killed.
 
 A process that works on a run holds a lock on `session.json` in its folder, and removes the file at
 the end. If the file is there and not locked, the process was killed.
@@ -38,7 +38,7 @@ class Session:
 
     @property
     def text(self) -> str:
-        """How far it is, such as "scoring, 12 of 100 done"."""
+        """The progress in words, such as "scoring, 12 of 100 done"."""
         if not self.phase:
             return "starting"
         return f"{self.phase}, {format_progress(self.done, self.total, self.is_percentage)} done"

@@ -1,4 +1,4 @@
-"""The store: a SQLite file of records. It serves as cache, for resuming, and as a data set.
+"""The store: a SQLite file of records. It is a cache, lets a run resume, and is a data set.
 
 The key of a record is everything that determines its value. A record is written once, when it is
 finished, so a killed process loses only unfinished work. Many processes may read while one writes.
@@ -18,7 +18,14 @@ from untrained.errors import UsageError
 from untrained.readers.json_file import parse_json
 from untrained.readers.limits import describe_error
 from untrained.runs.database import open_for_reading, open_for_writing
-from untrained.runs.schema import COLUMNS, COSTS, KEY, OUTCOME, ROWS, SETTING
+from untrained.runs.schema import (
+    ALL_COLUMNS,
+    COST_COLUMNS,
+    KEY_COLUMNS,
+    OUTCOME_COLUMNS,
+    SELECT_ROWS,
+    SETTING_COLUMNS,
+)
 from untrained.types import (
     FAILURE_KINDS,
     TRANSIENT_FAILURES,
@@ -31,8 +38,8 @@ from untrained.types import (
     read_task_key,
 )
 
-_SELECT = f"SELECT {', '.join(COLUMNS)} FROM ({ROWS})"
-_SELECT_ONE = f"{_SELECT} WHERE {' AND '.join(f'{column} = ?' for column in KEY)}"
+_SELECT = f"SELECT {', '.join(ALL_COLUMNS)} FROM ({SELECT_ROWS})"
+_SELECT_ONE = f"{_SELECT} WHERE {' AND '.join(f'{column} = ?' for column in KEY_COLUMNS)}"
 _SELECT_ALL = f"{_SELECT} ORDER BY place"
 _SELECT_SEARCH = f"""
 {_SELECT} JOIN search_records ON record_id = place JOIN searches ON searches.id = search_id
@@ -42,18 +49,20 @@ _TRANSIENT = ", ".join(f"'{kind}'" for kind in TRANSIENT_FAILURES)
 # An existing record is kept, with two exceptions: its failure was transient, or it has a note.
 # Records of earlier versions have a note if they were measured on half of the samples.
 _INSERT_RECORD = f"""
-INSERT INTO records (arch_id, setting_id, {", ".join(OUTCOME)})
-VALUES (?, ?, {", ".join("?" * len(OUTCOME))})
-ON CONFLICT DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in OUTCOME)}
+INSERT INTO records (arch_id, setting_id, {", ".join(OUTCOME_COLUMNS)})
+VALUES (?, ?, {", ".join("?" * len(OUTCOME_COLUMNS))})
+ON CONFLICT DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in OUTCOME_COLUMNS)}
 WHERE error IN ({_TRANSIENT}) OR note != ''
 """
 _INSERT_ARCH = "INSERT INTO archs (space, arch, genes) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _SELECT_ARCH = "SELECT id FROM archs WHERE space = ? AND arch = ?"
 _INSERT_SETTING = f"""
-INSERT INTO settings ({", ".join(SETTING)}) VALUES ({", ".join("?" * len(SETTING))})
+INSERT INTO settings ({", ".join(SETTING_COLUMNS)}) VALUES ({", ".join("?" * len(SETTING_COLUMNS))})
 ON CONFLICT DO NOTHING
 """
-_SELECT_SETTING = f"SELECT id FROM settings WHERE {' AND '.join(f'{name} = ?' for name in SETTING)}"
+_SELECT_SETTING = (
+    f"SELECT id FROM settings WHERE {' AND '.join(f'{name} = ?' for name in SETTING_COLUMNS)}"
+)
 _INSERT_SEARCH = "INSERT INTO searches (key) VALUES (?) ON CONFLICT DO NOTHING"
 _INSERT_SEARCH_RECORD = """
 INSERT INTO search_records (search_id, record_id)
@@ -65,7 +74,7 @@ ON CONFLICT DO NOTHING
 SqlRow = tuple[Any, ...]  # SQLite does not declare types of values
 
 # `dataclasses.astuple` copies every string, which takes longer than the database.
-_get_key_columns = attrgetter(*KEY)
+_get_key_columns = attrgetter(*KEY_COLUMNS)
 
 
 class Store:
@@ -101,10 +110,10 @@ class Store:
 
         An existing record is kept, unless its failure was transient or it has a note.
         """
-        with self._write():
+        with self._run_transaction():
             for record in records:
-                arch_id = self._find_arch_id(record)
-                setting_id = self._find_setting_id(record)
+                arch_id = self._get_or_add_arch(record)
+                setting_id = self._get_or_add_setting(record)
                 self._database.execute(
                     _INSERT_RECORD, (arch_id, setting_id, *_list_outcome(record))
                 )
@@ -117,11 +126,11 @@ class Store:
                 already listed keep their place.
             records: The records, in the order in which the run requested them.
         """
-        with self._write():
+        with self._run_transaction():
             self._database.execute(_INSERT_SEARCH, (search_key,))
             for record in records:
-                arch_id = self._find_arch_id(record)
-                setting_id = self._find_setting_id(record)
+                arch_id = self._get_or_add_arch(record)
+                setting_id = self._get_or_add_setting(record)
                 self._database.execute(_INSERT_SEARCH_RECORD, (search_key, arch_id, setting_id))
 
     def get(self, key: ScoreKey) -> Record | None:
@@ -164,8 +173,8 @@ class Store:
         self.close()
 
     @contextmanager
-    def _write(self) -> Iterator[None]:
-        """Run a block in one transaction, which is rolled back if the block fails."""
+    def _run_transaction(self) -> Iterator[None]:
+        """Run the block as one transaction, which is rolled back if the block fails."""
         try:
             with self._explain_errors("cannot be written"), self._database:
                 self._database.execute("BEGIN IMMEDIATE")
@@ -189,16 +198,19 @@ class Store:
             advice = _give_advice(str(error))
             raise UsageError(f"{self.path} {problem}: {describe_error(error)}{advice}") from error
 
-    def _find_arch_id(self, record: Record) -> int:
-        """Return the id of the architecture of a record; add the architecture if it is new."""
+    def _get_or_add_arch(self, record: Record) -> int:
+        """Return the id of the architecture of a record, which is added if it is new."""
         arch = record.arch
         name = (arch.space, str(arch))
         self._database.execute(_INSERT_ARCH, (*name, json.dumps(arch.genes)))
         (arch_id,) = self._database.execute(_SELECT_ARCH, name).fetchone()
         return int(arch_id)
 
-    def _find_setting_id(self, record: Record) -> int:
-        """Return the id of the rest of the key of a record; add the setting if it is new."""
+    def _get_or_add_setting(self, record: Record) -> int:
+        """Return the id of the setting of a record, which is added if it is new.
+
+        The setting is everything in the key of a record except space and architecture.
+        """
         # The first two columns of a key are the space and the architecture.
         setting = _get_key_columns(record.key)[2:]
         if setting not in self._setting_ids:
@@ -227,7 +239,7 @@ def _give_advice(message: str) -> str:
 
 
 def _list_outcome(record: Record) -> tuple[object, ...]:
-    """Return the columns of `OUTCOME`."""
+    """Return the columns of `OUTCOME_COLUMNS`."""
     failure: tuple[str | None, str | None, str | None] = (None, None, None)
     if record.error:
         failure = (record.error.kind, record.error.detail, record.error.trace)
@@ -243,7 +255,7 @@ def _list_outcome(record: Record) -> tuple[object, ...]:
 
 
 def _read_record(row: SqlRow) -> Record:
-    """Return the record of a row with the columns `COLUMNS`."""
+    """Return the record of a row with the columns `ALL_COLUMNS`."""
     try:
         _check_types(row)
         return _parse_row(row)
@@ -252,12 +264,12 @@ def _read_record(row: SqlRow) -> Record:
 
 
 # SQLite does not enforce the types of columns, so a damaged file may hold values of any type.
-_NUMBERS = ("value", *COSTS)
+_NUMBERS = ("value", *COST_COLUMNS)
 _MAY_BE_NULL = ("value", "error", "detail", "trace", "peak_bytes")
 
 
 def _check_types(row: SqlRow) -> None:
-    for name, content in zip(COLUMNS, row, strict=True):
+    for name, content in zip(ALL_COLUMNS, row, strict=True):
         if content is None and name in _MAY_BE_NULL:
             continue
         if name in _NUMBERS:
@@ -271,8 +283,8 @@ def _check_types(row: SqlRow) -> None:
 
 
 def _parse_row(row: SqlRow) -> Record:
-    key = ScoreKey(*row[: len(KEY)])
-    columns = dict(zip(COLUMNS, row, strict=True))
+    key = ScoreKey(*row[: len(KEY_COLUMNS)])
+    columns = dict(zip(ALL_COLUMNS, row, strict=True))
     request = ScoreRequest(
         arch=Arch(key.space, _parse_genes(columns["genes"]), key.arch),
         measure=key.measure,

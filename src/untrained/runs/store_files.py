@@ -6,7 +6,8 @@ from itertools import islice
 from pathlib import Path
 
 from untrained.errors import UsageError
-from untrained.files import guard_cell, replace_atomically
+from untrained.files import escape_formula, replace_atomically
+from untrained.runs.folder import STORE
 from untrained.runs.store import Store
 from untrained.types import Record
 
@@ -42,7 +43,7 @@ def open_store(path: str | Path, *, read_only: bool = True) -> Store:
     Args:
         path: The SQLite file, or a run folder. If the folder has several stores, the one that was
             written last is opened.
-        read_only: Do not change the file or its folder.
+        read_only: Whether to leave the file and its folder unchanged.
     """
     path = Path(path)
     if path.is_dir():
@@ -51,7 +52,7 @@ def open_store(path: str | Path, *, read_only: bool = True) -> Store:
         if stores:
             path = stores[-1]
         else:
-            path = path / "records.sqlite"
+            path = path / STORE
     return Store(path, must_exist=True, read_only=read_only)
 
 
@@ -149,7 +150,7 @@ def merge_stores(path: str | Path, others: Sequence[str | Path]) -> int:
 
 
 def _guard_row(row: Mapping[str, object]) -> dict[str, object]:
-    return {name: guard_cell(value) for name, value in row.items()}
+    return {name: escape_formula(value) for name, value in row.items()}
 
 
 def _split_into_batches(records: Iterable[Record]) -> Iterator[list[Record]]:

@@ -1,8 +1,8 @@
 """Files in the run folder that describe what a strategy did, for the report.
 
 `trace.json` holds one entry per step, `prediction.json` the predictions of the strategy's final
-model. Both are frozen dataclasses of the strategy, written as plain JSON with architectures in
-their notation.
+model. The strategy provides both as dataclasses. In the files, an architecture is the text that
+`str(arch)` returns.
 """
 
 import json

@@ -31,7 +31,7 @@ class RunRanking:
     records: tuple[Record, ...]
     ranking: Ranking
 
-    def find(self, name: str | None) -> Standing | None:
+    def find_standing(self, name: str | None) -> Standing | None:
         """Return the standing of an architecture; None if it is not ranked."""
         for standing in self.ranking.standings:
             if str(standing.arch) == name:
@@ -92,7 +92,8 @@ def _drop_former_aggregates(records: Sequence[Record]) -> list[Record]:
     """Leave out the aggregates that a later session computed again with another reference sample.
 
     The reference sample of a session that had little time may be smaller than that of the session
-    that resumes it. Averaged, the two scores of a network would look like those of two seeds.
+    that resumes it. The ranking would take the two scores of a network for those of two seeds, and
+    average them.
 
     Args:
         records: The records of a search, the latest last.
@@ -154,7 +155,7 @@ def read_winning_design(run: RunFolder) -> str:
 
 
 def is_confirmation_of(run: RunFolder, facts: dict[str, object]) -> bool:
-    """Whether a confirmation belongs to the current search key of a run, not to an earlier one.
+    """Whether short trainings belong to the search of a run, not to an earlier one in its folder.
 
     Args:
         run: The run.
@@ -183,7 +184,7 @@ def find_winner(run: RunFolder, run_ranking: RunRanking) -> Standing | None:
             f"{run.folder} names the winner {confirmed!r}, which is not in {run.store}; "
             "run the same search again to write both"
         )
-    return run_ranking.find(choose_winner(names, confirmed))
+    return run_ranking.find_standing(choose_winner(names, confirmed))
 
 
 @dataclass(frozen=True)
@@ -235,8 +236,10 @@ def read_winner(folder: str | Path) -> Winner:
     input_shape = None
     if config.input_size:
         # All networks of a run are scored on inputs of the same shape.
-        score_records = [r for r in run_ranking.records if r.measure == run.measure]
-        input_shape = score_records[0].task.input_shape
+        for record in run_ranking.records:
+            if record.measure == run.measure:
+                input_shape = record.task.input_shape
+                break
     return Winner(
         arch=standing.arch,
         standing=standing,

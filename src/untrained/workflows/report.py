@@ -32,7 +32,7 @@ from untrained.reports.search_summary import (
 )
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking, collect_columns, compute_fitnesses
-from untrained.runs.reference import choose_advice, describe_consensus
+from untrained.runs.reference import describe_consensus, get_confirm_advice
 from untrained.runs.session import SESSION_FILE, Session, read_session
 from untrained.runs.trace import read_prediction, read_trace
 from untrained.runs.winner import (
@@ -264,7 +264,7 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
     peaks = [record.peak_bytes for record in records if record.peak_bytes]
     confirmation = Confirmation.read(run)
     contest = Contest.read(run)
-    advice = choose_advice(has_trained=contest is not None or confirmation is not None)
+    advice = get_confirm_advice(has_trained=contest is not None or confirmation is not None)
     return SearchSummary(
         title=make_search_title(run),
         command=run.to_command(),

@@ -22,7 +22,7 @@ from untrained.formatting import (
 )
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Standing, collect_columns
-from untrained.runs.reference import choose_advice, describe_consensus
+from untrained.runs.reference import describe_consensus, get_confirm_advice
 from untrained.types import Arch, Failure
 from untrained.workflows.search import SearchResult
 from untrained.workflows.search_stages import SUPERNET_STAGE
@@ -99,7 +99,7 @@ def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
         reasons = escape(_count_failures(failures))
         console.print(f"no score for {len(failures)} of {total}: {reasons}")
     has_trained = result.contest is not None or result.confirmed is not None
-    advice = choose_advice(has_trained)
+    advice = get_confirm_advice(has_trained)
     for facts in run.aggregates:
         console.print_plain(describe_consensus(facts, advice))
     for row in run.limits:
