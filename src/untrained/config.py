@@ -24,7 +24,9 @@ from untrained.quantities import (
 )
 from untrained.workers import check_workers
 
-DEFAULT_DATA = "digits"  # scores on it rank best without files: docs/results/dextr-nasbench201.md
+# Of the embedded data sets, the one whose scores rank architectures best; see
+# docs/results/dextr-nasbench201.md.
+DEFAULT_DATA = "digits"
 DEFAULT_SPACE = "auto"
 DEFAULT_PROXY = "consensus"  # compared with others in docs/results/consensus.md
 DEFAULT_BUDGET = 100  # architectures
@@ -69,9 +71,9 @@ class ComputeConfig:
 
     @property
     def effective_networks_per_batch(self) -> int:
-        """Number of networks that a worker measures in one pass, with the time limit considered.
+        """Number of networks that a worker measures in one pass; 1 if there is a time limit.
 
-        With a time limit it is 1: in a pass of several networks, it is unknown which one is slow.
+        In a pass of several networks, it is unknown which one is slow.
         """
         if self.time_limit is not None:
             return 1
@@ -359,7 +361,7 @@ class SearchConfig:
         return {LIMIT_KEYS[key]: str(text) for key, text in self.limits.items()}
 
     def list_user_code(self, has_objectives: bool = False) -> list[str]:
-        """Return the names that refer to files and modules of the user and decide the search.
+        """Return the names of the user's own spaces, proxies and so on that decide the search.
 
         Args:
             has_objectives: Whether the strategy weighs the proxies of `also`. Otherwise they are
@@ -375,10 +377,12 @@ class SearchConfig:
         return [name for name in names if fingerprint_user_code(name)]
 
     def describe_search(self) -> dict[str, object]:
-        """Return the settings that decide which records a search requests.
+        """Return the settings that decide which architectures a search proposes, and their scores.
 
-        Settings that only decide when it stops are left out. Two searches with equal descriptions
-        request the same records, so one can resume the other.
+        Settings that only decide when it stops are left out. Of two searches with equal
+        descriptions, one can resume the other. Additional proxies (`also`) are left out too,
+        because most strategies only record them; `RunFolder.describe_requests` adds them for
+        the others.
         """
         description: dict[str, object] = {
             "space": self.space,
@@ -424,8 +428,9 @@ class SearchConfig:
             UsageError: A value is invalid.
             TypeError: The document is not a config.
         """
-        compute = ComputeConfig(**document["compute"])
-        return cls(**{**document, "compute": compute})
+        settings = dict(document)
+        settings["compute"] = ComputeConfig(**document["compute"])
+        return cls(**settings)
 
 
 def parse_limit_texts(limits: object) -> dict[str, str]:
@@ -441,5 +446,6 @@ def parse_limit_texts(limits: object) -> dict[str, str]:
     for key in LIMIT_KEYS:
         if limits.get(key) is not None:
             texts[key] = limits[key]
+    # This raises an error for a text that is not a limit.
     Limits.parse(**{LIMIT_KEYS[key]: text for key, text in texts.items()})
     return {key: str(text) for key, text in texts.items()}

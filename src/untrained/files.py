@@ -18,8 +18,11 @@ from typing import Any
 from untrained.errors import UsageError
 from untrained.readers.json_file import parse_json
 
-_SECONDS_UNTIL_ABANDONED = 24 * 3600.0  # on a file system without locks
-_SECONDS_OF_A_CHECK = 0.2  # after this time, a lock is held by a process that works
+# On a file system without locks, a temporary file of this age is that of a killed process.
+_SECONDS_UNTIL_ABANDONED = 24 * 3600.0
+# Functions such as `is_locked` hold a lock for far less than this time. A lock that is held for
+# longer belongs to a process that works with the file.
+_LOCK_WAIT_SECONDS = 0.2
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -157,7 +160,7 @@ def remove_leftovers(folder: Path, pattern: str, remove: Callable[[Path], object
 
 def _open_and_lock(path: Path) -> int | None:
     """Open a file, or create it, and lock it; return None if another process holds the lock."""
-    deadline = time.monotonic() + _SECONDS_OF_A_CHECK
+    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
     flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
     while True:
         try:
@@ -287,19 +290,19 @@ def read_result_file(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def format_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    """Format rows with equal keys as CSV, with the keys as the first line and guarded cells."""
+    """Format rows with equal keys as CSV. The keys are the first line, and formulas are escaped."""
     if not rows:
         return ""
     text = StringIO()
     writer = csv.writer(text)
     names = list(rows[0])
-    writer.writerow([guard_cell(name) for name in names])
+    writer.writerow([escape_formula(name) for name in names])
     for row in rows:
-        writer.writerow([guard_cell(row[name]) for name in names])
+        writer.writerow([escape_formula(row[name]) for name in names])
     return text.getvalue()
 
 
-def guard_cell(content: object) -> object:
+def escape_formula(content: object) -> object:
     """Prevent a spreadsheet from interpreting a text of a CSV file as a formula.
 
     A text that starts with one of the characters = + - @, tab, carriage return or an apostrophe

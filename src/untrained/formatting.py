@@ -1,9 +1,10 @@
-"""Write numbers as people read them: `1.07 M`, `1 min 12 s`, `1 epoch`, columns that line up.
+"""Write numbers and times as people read them: `1.07 M`, `1 min 12 s`, columns that line up.
 
 The functions return plain text, without HTML or SVG.
 """
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from math import floor, log10
 from statistics import median
 
@@ -133,6 +134,11 @@ def format_duration(seconds: float) -> str:
     return f"{whole_seconds} s"
 
 
+def format_now() -> str:
+    """Return the local date and time, such as `2026-11-19 20:43 UTC`."""
+    return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+
+
 def choose_column_format(values: Sequence[float], digits: int = 4) -> Callable[[float], str]:
     """Choose one format for all numbers of a table column, so that they line up.
 
@@ -163,11 +169,12 @@ def format_ticks(values: Sequence[float], *, units: bool) -> list[str]:
     largest = max((abs(value) for value in values), default=0.0)
     sizes = [abs(value) for value in values if value != 0]
     if units and largest >= 1e3:
-        # On a logarithmic axis, each tick has its own unit.
-        spans_units = largest / min(sizes) > 1e3
+        is_logarithmic = largest / min(sizes) > 1e3
         labels = []
         for value in values:
-            labels.append(_format_with_unit(value, abs(value) if spans_units else largest))
+            # On a logarithmic axis, each tick has its own unit.
+            size = abs(value) if is_logarithmic else largest
+            labels.append(_format_with_unit(value, size))
         return labels
     if sizes and (largest >= 1e6 or largest < 1e-3 or largest / min(sizes) > 1e4):
         return [_format_scientific_tick(value) for value in values]

@@ -31,7 +31,7 @@ from untrained.user_code import (
 )
 
 T = TypeVar("T")
-LONGEST_NAME = 5_000  # characters of a name with its options
+MAX_NAME_LENGTH = 5_000  # characters, with the options
 
 
 # ---------------------------------------------------------------------------- parsing of names
@@ -54,7 +54,7 @@ def parse_call(text: str) -> tuple[str, dict[str, object]]:
             f"{show_value(text)} is not a name; "
             "give one as text, such as 'dextr(variant=published)'"
         )
-    if len(text) > LONGEST_NAME:
+    if len(text) > MAX_NAME_LENGTH:
         raise UsageError(
             f"a name of {len(text):,} characters is too long: {show_value(text)}; "
             "shorten its options"
@@ -105,9 +105,9 @@ def make_absolute(name: str) -> str:
     """Make the path in a reference absolute, for a process with another working directory."""
     start = find_options(name)
     base = name[:start]
-    where, colon, attribute = base.rpartition(":")
-    if is_reference(base) and is_path(where):
-        return f"{Path(where).resolve()}{colon}{attribute}{name[start:]}"
+    location, colon, attribute = base.rpartition(":")
+    if is_reference(base) and is_path(location):
+        return f"{Path(location).resolve()}{colon}{attribute}{name[start:]}"
     return name
 
 
@@ -163,18 +163,18 @@ def load_object(reference: str) -> object:
     Raises:
         UsageError: There is no such file, module or object, or the user's code raised an exception.
     """
-    where, _, attribute = reference.rpartition(":")
-    if not where or not attribute:
+    location, _, attribute = reference.rpartition(":")
+    if not location or not attribute:
         raise incomplete_reference_error(reference, "the object")
-    if is_path(where):
-        module = _import_file(Path(where))
+    if is_path(location):
+        module = _import_file(Path(location))
     else:
-        module = _import_module(where)
+        module = _import_module(location)
     if not hasattr(module, attribute):
         names: list[str] = list(_find_own_objects(module))
         if not names:
             names = [name for name in vars(module) if not name.startswith("_")]
-        raise unknown_name_error(f"object in {where}", attribute, names)
+        raise unknown_name_error(f"object in {location}", attribute, names)
     return getattr(module, attribute)
 
 
@@ -190,7 +190,7 @@ def incomplete_reference_error(name: str, what: str) -> UsageError:
 
 
 def make_path_error(text: str) -> UsageError | None:
-    """Make the error for a text that looks like a path although an architecture is expected.
+    """Make the error for a text that is a path, where an architecture is expected.
 
     Returns:
         The error; None if the text does not look like a path.

@@ -106,7 +106,7 @@ def describe_hint(hint: Any) -> str:
         return " or ".join(describe_hint(part) for part in get_args(hint))
     if isinstance(kind, type) and issubclass(kind, Sequence):
         return f"a list [...], each entry {describe_hint(_get_entry_hint(hint))}"
-    return _DESCRIPTIONS.get(hint, "something else")
+    return _DESCRIPTIONS.get(hint, "any value")
 
 
 def _get_entry_hint(hint: Any) -> Any:

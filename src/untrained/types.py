@@ -194,7 +194,7 @@ class Failure:
     """Why a network has no score.
 
     Attributes:
-        kind: One of a few kinds, to count failures.
+        kind: One of `FAILURE_KINDS`, by which failures are counted.
         detail: The reason as a sentence or phrase.
         trace: Traceback, for debugging.
     """
@@ -255,8 +255,9 @@ class ScoreRequest:
         device: Device on which the network is measured.
         code: Fingerprint of the user's code that builds the network; empty for our own spaces.
         torch: Version of torch.
-        networks_per_batch: How many networks are measured in the same kernels. Values of several
-            networks differ from those of one in the last digits, which a proxy may amplify.
+        networks_per_batch: How many networks are measured in one pass. If there are several, their
+            values differ in the last digits from those of a single one, and a proxy may amplify the
+            difference.
     """
 
     arch: Arch
@@ -364,7 +365,7 @@ class Record:
         transfer_seconds: Time to move the network and the samples to the device.
         measure_seconds: Time to compute the proxy.
         peak_bytes: Peak memory of the device with this network; None if unknown.
-        networks_in_batch: Number of networks that were measured in the same kernels; not stored.
+        networks_in_batch: Number of networks that were measured in the same pass; not stored.
     """
 
     request: ScoreRequest

@@ -68,7 +68,7 @@ class UserCode:
         return [".".join(parts[start:]) for start in range(len(parts))]
 
 
-def find_user_code(where: str) -> UserCode | None:
+def find_user_code(location: str) -> UserCode | None:
     """Find a file of the user and the files that it imports, without running them.
 
     Import statements are followed, also those inside functions, if they lead to a file below the
@@ -76,37 +76,36 @@ def find_user_code(where: str) -> UserCode | None:
     out. An installed module is identified by its own file and the version of its package.
 
     Args:
-        where: A path, `./file.py`, or a module, `package.module`.
+        location: A path, `./file.py`, or a module, `package.module`.
 
     Returns:
         The code; None for a module of this package, or if there is no such file.
     """
-    if is_path(where):
-        main = Path(where).resolve()
+    if is_path(location):
+        main = Path(location).resolve()
         if not main.is_file():
             return None
         return UserCode(main, main.parent, _follow_imports(main, main.parent))
-    location = _locate_module(where)
-    if location is None:
+    module_paths = _locate_module(location)
+    if module_paths is None:
         return None
-    main, root = location
+    main, root = module_paths
     if main.is_relative_to(PACKAGE):
         return None
     if _is_installed(main):
-        return UserCode(main, root, (main,), _find_release(where))
+        return UserCode(main, root, (main,), _find_release(location))
     return UserCode(main, root, _follow_imports(main, root))
 
 
 def fingerprint_function(function: Callable[..., object], skip_installed: bool = False) -> str:
     """Return a fingerprint of the code that defines a function.
 
-    It is that of the file and of the files that it imports, or of the source of the function if
-    there is no file, as in a notebook.
+    It covers the file of the function and the files that it imports. In a notebook, where there is
+    no file, it covers the source of the function.
 
     Args:
         function: The function.
-        skip_installed: Whether functions of installed packages have no fingerprint, but an empty
-            text.
+        skip_installed: Whether to return an empty text for functions of installed packages.
     """
     function = unwrap(function)
     code = getattr(function, "__code__", None)
@@ -129,9 +128,9 @@ def fingerprint_function(function: Callable[..., object], skip_installed: bool =
     return hashlib.sha256(source.encode()).hexdigest()
 
 
-def is_path(where: str) -> bool:
+def is_path(location: str) -> bool:
     """Return whether the part of a reference before the colon is a path, not a module."""
-    return where.endswith(".py") or "/" in where
+    return location.endswith(".py") or "/" in location
 
 
 def _locate_module(name: str) -> tuple[Path, Path] | None:

@@ -35,11 +35,11 @@ def check_workers(workers: int | None, ray: str | None = None) -> None:
             f"this machine has {format_count(cores, 'core')}: --workers {cores}"
         )
     is_on_this_machine = ray is None or ray == RAY_LOCAL
-    most = max(ALWAYS_ALLOWED_WORKERS, WORKERS_PER_CORE * cores)
-    if is_on_this_machine and workers > most:
+    max_workers = max(ALWAYS_ALLOWED_WORKERS, WORKERS_PER_CORE * cores)
+    if is_on_this_machine and workers > max_workers:
         raise UsageError(
             f"--workers {workers} is too many for this machine, which has "
-            f"{format_count(cores, 'core')}: type --workers {cores}, or at most {most}"
+            f"{format_count(cores, 'core')}: type --workers {cores}, or at most {max_workers}"
         )
 
 
