@@ -207,6 +207,28 @@ def test_list_shows_the_members_of_a_kind(run_cli, kind, expected_names, monkeyp
     assert everything[kind] == rows
 
 
+def test_the_measured_cost_of_a_proxy_is_beside_its_samples_and_passes(run_cli, monkeypatch):
+    measured = {"zico": 511.26, "dextr": 31.9, "dss": None}
+
+    def measure_proxy_costs(proxies, on_progress):
+        return {proxy.name: measured.get(proxy.name, 1.0) for proxy in proxies}
+
+    monkeypatch.setattr("untrained.workflows.proxy_cost.measure_proxy_costs", measure_proxy_costs)
+    code, out, _ = run_cli("list", "proxies", "--measure", "--json")
+    assert code == 0
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert rows["zico"]["milliseconds"] == 511
+    assert rows["dextr"]["milliseconds"] == 31.9
+    # It cannot score the network that is measured.
+    assert rows["dss"]["milliseconds"] is None
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, _ = run_cli("list", "proxies", "--measure")
+    assert code == 0
+    assert "samples: 128 · cost: 3 forward passes · milliseconds: 511" in out
+    assert "samples: 1 · cost: 13 forward passes · milliseconds: 31.9" in out
+    assert "Times are milliseconds for one network of nasbench201" in out
+
+
 def test_list_without_a_name_is_an_overview(run_cli, monkeypatch):
     everything = json.loads(run_cli("list", "--json")[1])
     monkeypatch.setenv("COLUMNS", "80")

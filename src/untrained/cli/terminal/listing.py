@@ -51,11 +51,13 @@ def show_facts(facts: Mapping[str, object]) -> None:
 
 
 def format_value(value: object) -> str:
-    """Format a value for people: 1,000 or 3x32x32 or `dextr 10, params 10`."""
+    """Format a value for people: 1,000 or 0.5 or 3x32x32 or `dextr 10, params 10`."""
     if value is None:
         return ""
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:g}"
     if isinstance(value, dict):
         return ", ".join(f"{key} {count:,}" for key, count in value.items())
     if isinstance(value, list):
