@@ -497,6 +497,14 @@ SEARCH: dict[str, tuple[Call, str]] = {
         "data is None; give a name as text, such as 'digits'",
     ),
     "data=5": (lambda: search_tiny(data=5), "data is 5; give a name as text"),
+    "data=5 without a space": (
+        lambda: ut.search(data=5, budget=2),
+        "data is 5; give a name as text",
+    ),
+    "data=None without a space": (
+        lambda: ut.search(data=None, budget=2),
+        "data is None; give a name as text",
+    ),
     "data='nois'": (lambda: search_tiny(data="nois"), "did you mean noise"),
     "input_size=0": (
         lambda: search_tiny(input_size=0),

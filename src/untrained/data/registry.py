@@ -122,12 +122,21 @@ def load_data(data: object, like: Task, root: str | Path | None = None) -> DataS
         return make_scoring_source(samples, task)
     if isinstance(data, Path):
         data = name_data_path(data)
+    return _open_named_data(parse_data_name(data), like, find_data_root(root))
+
+
+def parse_data_name(data: object) -> str:
+    """Check that data are given by their name.
+
+    Raises:
+        UsageError: The argument is not a text.
+    """
     if not isinstance(data, str):
         raise UsageError(
             f"data is {show_value(data)}; "
             "give a name as text, such as 'digits' or 'folder:./photos'"
         )
-    return _open_named_data(data, like, find_data_root(root))
+    return data
 
 
 def load_data_with_name(

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from math import ceil
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from untrained.config import (
     DEFAULT_DATA,
@@ -27,7 +27,7 @@ from untrained.config import (
     SearchConfig,
 )
 from untrained.data import DataSource
-from untrained.data.registry import belongs_to_user, name_data_path
+from untrained.data.registry import belongs_to_user, name_data_path, parse_data_name
 from untrained.data.samples import (
     DATASET_NAME,
     Samples,
@@ -36,7 +36,7 @@ from untrained.data.samples import (
     open_samples,
     open_training_samples,
 )
-from untrained.drawings.diagrams import write_diagram
+from untrained.drawings.diagrams import serialise_diagram
 from untrained.engine import make_worker_setup, open_executor
 from untrained.engine.devices import check_device
 from untrained.engine.executors.base import Executor
@@ -135,7 +135,7 @@ class SearchResult:
 
     @property
     def has_winner(self) -> bool:
-        """Whether there is a network to train: something was scored and the user did not stop."""
+        """Whether there is a network to train: something was scored, without Ctrl-C."""
         return bool(self.ranking.standings) and self.run.ended != "interrupted"
 
     @property
@@ -149,12 +149,12 @@ class SearchResult:
                 "no architecture could be scored, so there is no best one; the report says why"
             )
         archs = {str(standing.arch): standing.arch for standing in self.ranking.standings}
-        confirmed_name = None
+        trained_winner = None
         if self.confirmed is not None:
-            confirmed_name = self.confirmed.best_arch
+            trained_winner = self.confirmed.best_arch
         elif self.contest is not None:
-            confirmed_name = self.contest.winner
-        winner = choose_winner(list(archs), confirmed_name)
+            trained_winner = self.contest.winner
+        winner = choose_winner(list(archs), trained_winner)
         assert winner is not None
         return archs[winner]
 
@@ -260,8 +260,9 @@ def search(
     The same call resumes a search that was stopped.
 
     Args:
-        space: A space, or its name; "auto" for `convnet` on your own pictures, `nasrec_small` on
-            tables and `nasbench201` on other data.
+        space: A space, or its name; "auto" for the one that suits the data: `convnet` for your own
+            pictures, `mlp` for tables and arrays that contain only numbers, `nasrec_small` for
+            other tables, and `nasbench201` for everything else.
         proxy: A proxy, or its name; "auto" for the one that a calibration of this space recommends.
         strategy: Name of the strategy, with options in brackets: "evolution(population=32)".
         budget: Number of architectures to score; 100 if nothing else ends the search.
@@ -316,38 +317,19 @@ def search(
     if isinstance(proxy, Proxy):
         proxy_object = proxy
         proxy = proxy.label
-    samples = None
-    source = None
-    is_trained_on = bool(confirm) or export is not None or bool(options.get("warm_up"))
-    if is_samples(data) and is_trained_on:
-        source = make_training_source(open_training_samples(data))
-        data = DATASET_NAME
-    elif is_samples(data):
-        samples = open_samples(data)
-        data = DATASET_NAME
-    elif isinstance(data, DataSource):
-        source = data
-        data = source.task.dataset
-    elif isinstance(data, Path):
-        data = name_data_path(data)
-    # The same defaults as those of the command line.
+    has_training = bool(confirm) or export is not None or bool(options.get("warm_up"))
+    search_data = _open_search_data(data, has_training)
     if confirm is None:
-        confirm = 0
-        if isinstance(data, str):
-            confirm = get_default_confirmations(data)
-        if source is not None and data == DATASET_NAME and export is not None:
-            confirm = DEFAULT_CONFIRMATIONS if source.is_table else DEFAULT_CONTEST_SIZE
+        confirm = search_data.choose_confirmations(has_export=export is not None)
     is_time_set = options.get("time") is not None or bool(options.get("effort"))
-    if confirm and isinstance(data, str) and not is_time_set:
-        search_options["effort"] = get_default_effort(data)
-        if source is not None and data == DATASET_NAME and not source.is_table:
-            search_options["effort"] = "quick"
+    if confirm and not is_time_set:
+        search_options["effort"] = search_data.choose_effort()
     config = SearchConfig(
         space=space,
         proxy=proxy,
         strategy=strategy,
         budget=budget,
-        data=cast(str, data),  # `SearchConfig` refuses anything else
+        data=search_data.name,
         limits=limits or {},
         confirm=confirm,
         compute=ComputeConfig(**compute_options),
@@ -361,8 +343,8 @@ def search(
             on_progress,
             space=space_object,
             proxy=proxy_object,
-            samples=samples,
-            source=source,
+            samples=search_data.samples,
+            source=search_data.source,
             time_plan=time_plan,
         )
 
@@ -387,9 +369,57 @@ def search(
         data_root=config.data_root,
         seconds=time_plan.allot_seconds(TRAINING),
         refit=refit or "",
-        source=source,
+        source=search_data.source,
     )
     return _export_winner(result, export_options, on_progress)
+
+
+@dataclass(frozen=True)
+class _SearchData:
+    """The data of `search`, in the forms that `run_search` takes.
+
+    Attributes:
+        name: Name of the data; `DATASET_NAME` for objects in Python.
+        samples: Objects in Python that nothing is trained on; None for all other data.
+        source: Data that are loaded already; None for all other data.
+    """
+
+    name: str
+    samples: Samples | None = None
+    source: DataSource | None = None
+
+    def choose_confirmations(self, has_export: bool) -> int:
+        """Return the default of `confirm`: the same as on the command line."""
+        if self.source is not None and self.name == DATASET_NAME and has_export:
+            return DEFAULT_CONFIRMATIONS if self.source.is_table else DEFAULT_CONTEST_SIZE
+        return get_default_confirmations(self.name)
+
+    def choose_effort(self) -> str:
+        """Return the default of `effort`: the same as on the command line."""
+        if self.source is not None and self.name == DATASET_NAME and not self.source.is_table:
+            return "quick"
+        return get_default_effort(self.name)
+
+
+def _open_search_data(data: object, has_training: bool) -> _SearchData:
+    """Open the data of `search`. A name is not opened.
+
+    Args:
+        data: The data in any form.
+        has_training: Whether networks are trained on them.
+
+    Raises:
+        UsageError: The data have another type, or cannot be used.
+    """
+    if is_samples(data) and has_training:
+        return _SearchData(DATASET_NAME, source=make_training_source(open_training_samples(data)))
+    if is_samples(data):
+        return _SearchData(DATASET_NAME, samples=open_samples(data))
+    if isinstance(data, DataSource):
+        return _SearchData(data.task.dataset, source=data)
+    if isinstance(data, Path):
+        return _SearchData(name_data_path(data))
+    return _SearchData(parse_data_name(data))
 
 
 def _refuse_options_of_export(recipe: str | None, refit: str | None) -> None:
@@ -443,7 +473,7 @@ def run_search(
         samples: The data, if they are objects in Python that nothing is trained on.
         source: The data, if they are loaded already.
         on_data: Called with the data before the work begins.
-        on_plan: Called with the division of the time in words, before networks are scored.
+        on_plan: Called with the time plan in words, before networks are scored.
         time_plan: How the time is divided among the phases; None if nothing follows the search.
 
     Returns:
@@ -500,7 +530,7 @@ def _open_run(setup: SearchSetup) -> RunFolder:
         additional=[proxy.measure for proxy in setup.plan.additional_proxies],
         space_size=setup.space.size,
     )
-    setup.stages.step_log.open(run.folder, run.describe_search(), setup.budget.total)
+    setup.stages.step_log.open(run.folder, run.describe_requests(), setup.budget.total)
     if not run.has_records():
         setup.limits.check(setup.config.time_seconds)
     return run
@@ -528,7 +558,7 @@ def _limit_network_size(
         size = measure_trainable_size(setup.limits.make_size_space(), settings)
         if size is not None:
             run = replace(run, training_time_limit=size.limit)
-            # The contest has at most 2 * confirm entries by score, confirm of the largest and
+            # The contest has at most 2 * confirm of the best by score, confirm of the largest and
             # confirm / 2 random ones (`_choose_contest_groups`), and the known designs.
             entries = ceil(3.5 * config.confirm) + size.designs
             durations[CONTEST_PHASE] = estimate_longest_contest(
@@ -624,7 +654,7 @@ def _run_session(
         setup.limits.use_store(store, run.search_key)
         ask_size = _choose_ask_size(setup, executor)
         space = setup.limits.space
-        limit_ask = space.limit_sampling_time if space.has_limits else None
+        limit_sampling_time = space.limit_sampling_time if space.has_limits else None
         start = perf_counter()
         budget = setup.budget
         reference = setup.sample_reference()
@@ -636,7 +666,7 @@ def _run_session(
             run.search_key,
             reference,
             ask_size,
-            limit_ask,
+            limit_sampling_time,
         )
         ranked = _rank_within_latency_limit(run, setup.limits, store, setup.known_designs)
         best = None
@@ -789,19 +819,21 @@ def _run_contest(
             return None
         return replace(entry, latency=latency)
 
-    substitutes = Substitutes(_make_candidates(result, settings.recipe.rate), add_latency)
+    substitutes = Substitutes(
+        _make_substitute_candidates(result, settings.recipe.rate), add_latency
+    )
     return run_contest(entries, archs, settings, setup.on_progress, substitutes)
 
 
 def _choose_contest_groups(
     ranking: Ranking, records: Sequence[Record], run: RunFolder
 ) -> dict[str, list[Arch]]:
-    """Choose the entries of the contest: the best by score, fewer of the largest and random ones.
+    """Choose the entries of the contest: the best by score, and fewer largest and random ones.
 
     With about ten short trainings, training the best by score finds better networks than training
     the largest or random ones (docs/results/few-trainings.md). The largest and random ones are
     there to show whether this holds on the user's data. In a small search, most networks would be
-    among the `confirm` largest, so at most a quarter of the networks are called that.
+    among the `confirm` largest, so at most a quarter of them count as the largest.
     """
     count = run.config.confirm
     largest_count = min(count, ceil(len(ranking.standings) / 4))
@@ -872,8 +904,8 @@ def _make_entries(result: SearchResult, rate: float) -> list[ContestEntry]:
     return entries
 
 
-def _make_candidates(result: SearchResult, rate: float) -> list[ContestEntry]:
-    """Return the networks that follow the entries by score in the ranking, best first."""
+def _make_substitute_candidates(result: SearchResult, rate: float) -> list[ContestEntry]:
+    """Return the networks that follow the best by score in the ranking; see `Substitutes`."""
     config = result.run.config
     sizes = _read_sizes(result.records)
     candidates = []
@@ -907,5 +939,5 @@ def _save_drawing(setup: SearchSetup, result: SearchResult) -> SearchResult:
     diagram = catch_failure(setup.space.draw, winner, setup.source.task)
     if isinstance(diagram, Failure):
         return result
-    drawing = {"arch": str(winner), "sketch": write_diagram(diagram)}
+    drawing = {"arch": str(winner), "sketch": serialise_diagram(diagram)}
     return replace(result, run=replace(result.run, drawing=drawing).save())
