@@ -83,6 +83,28 @@ def test_the_file_of_a_killed_session_is_taken_over(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_process_that_is_killed_while_it_writes_leaves_the_text_before(tmp_path, monkeypatch):
+    with SessionFile.open(tmp_path) as session_file:
+        assert session_file is not None
+        session_file.write(Session("scoring", 12, 100))
+
+        def die(*_: object) -> int:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("os.pwrite", die)
+        with pytest.raises(KeyboardInterrupt):
+            session_file.write(Session("scoring", 13, 100))
+        assert read_session(tmp_path) == Session("scoring", 12, 100, is_running=True)
+
+
+def test_a_session_replaces_the_longer_text_of_a_killed_one(tmp_path):
+    (tmp_path / SESSION_FILE).write_text('{"phase": "scoring the sample", "done": 1, "total": 20}')
+    with SessionFile.open(tmp_path) as session_file:
+        assert session_file is not None
+        session_file.write(Session("x", 1, 2))
+        assert read_session(tmp_path) == Session("x", 1, 2, is_running=True)
+
+
 def test_a_damaged_file_and_a_link_are_harmless(tmp_path):
     for text in ("", "{", "[]", '{"phase": 1}', '{"phase": "x", "done": "y", "total": 1}'):
         (tmp_path / SESSION_FILE).write_text(text)

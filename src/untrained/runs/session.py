@@ -49,6 +49,8 @@ class SessionFile:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        # A killed session may have left a longer text in the file.
+        self._size = os.fstat(descriptor).st_size
 
     @staticmethod
     @contextmanager
@@ -67,13 +69,15 @@ class SessionFile:
     def write(self, session: Session) -> None:
         """Write how far the session is.
 
-        The file is not replaced, because the lock belongs to it. A reader that sees half of the
-        text treats it as empty.
+        The file is not replaced, because the lock belongs to it. It is not truncated either: if the
+        process is killed, the file holds the last text or the one before it.
         """
         facts = asdict(session)
         del facts["is_running"]
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(facts).encode(), 0)
+        # Spaces cover the rest of a longer text; JSON ignores them.
+        text = json.dumps(facts).encode().ljust(self._size)
+        os.pwrite(self._descriptor, text, 0)
+        self._size = len(text)
 
 
 def read_session(folder: str | Path) -> Session | None:
