@@ -1,4 +1,4 @@
-"""Names of devices, and synchronisation and memory of the device that networks run on."""
+"""Check the names of devices, describe them, and measure the memory and time of a GPU."""
 
 import gc
 import platform
@@ -47,7 +47,6 @@ def parse_device_name(device: object) -> str:
         parsed = torch.device(name)
     except RuntimeError as error:
         raise _unusable_device_error(name) from error
-    # Tensors on `meta` have no data.
     if parsed.type == "meta":
         raise _unusable_device_error(name)
     # Torch accepts `cpu:1`, although there is only one CPU device.
@@ -57,22 +56,20 @@ def parse_device_name(device: object) -> str:
 
 
 def _unusable_device_error(device: object) -> UsageError:
-    usable = ["cpu"]
+    usable_devices = ["cpu"]
     if torch.cuda.is_available():
-        usable.append("cuda")
+        usable_devices.append("cuda")
     if torch.backends.mps.is_available():
-        usable.append("mps")
-    return UsageError(
-        f"device {show_value(device)} cannot be used on this machine; try {' or '.join(usable)}"
-    )
+        usable_devices.append("mps")
+    advice = f"try {' or '.join(usable_devices)}"
+    return UsageError(f"device {show_value(device)} cannot be used on this machine; {advice}")
 
 
 @cache
 def describe_hardware(device: str) -> str:
     """Return the model of the processor or GPU behind a device, such as `AMD EPYC 9B45`.
 
-    Machines of different speed have different models. If the model is unknown, return the
-    architecture, such as `arm64`.
+    If the model is unknown, return the architecture, such as `arm64`.
     """
     if torch.device(device).type == "cuda" and torch.cuda.is_available():
         return torch.cuda.get_device_name(device)

@@ -72,29 +72,35 @@ class ProxyEvaluator:
             architecture in the order of seeds and proxies.
         """
         keys_by_arch: dict[Arch, list[ScoreKey]] = {}
-        requests: dict[ScoreKey, ScoreRequest] = {}
+        requests_by_key: dict[ScoreKey, ScoreRequest] = {}
         for arch in archs:
             keys = []
             for request in self.make_requests(arch):
                 key = request.key
                 keys.append(key)
-                requests[key] = request
+                requests_by_key[key] = request
             keys_by_arch[arch] = keys
 
-        records = self._read_stored(requests)
-        missing = [request for key, request in requests.items() if key not in records]
-        groups = _group_by_network(missing)
+        records = self._read_stored(requests_by_key)
+        missing_requests = []
+        for key, request in requests_by_key.items():
+            if key not in records:
+                missing_requests.append(request)
+        groups = _group_by_network(missing_requests)
         archs_to_measure = {group[0].arch for group in groups}
 
         # Records arrive in any order. An architecture is yielded once all of its records and all
         # architectures before it are complete.
-        pending = deque(archs)
-        with closing(self._measure(groups)) as arrivals:
-            for new_records in arrivals:
+        incomplete_archs = deque(archs)
+        with closing(self._measure(groups)) as record_lists:
+            for new_records in record_lists:
                 for record in new_records:
                     records[record.key] = record
-                while pending and all(key in records for key in keys_by_arch[pending[0]]):
-                    arch = pending.popleft()
+                while incomplete_archs:
+                    arch = incomplete_archs[0]
+                    if not all(key in records for key in keys_by_arch[arch]):
+                        break
+                    incomplete_archs.popleft()
                     if arch in archs_to_measure:
                         self.measured_count += 1
                     yield [records[key] for key in keys_by_arch[arch]]
@@ -119,21 +125,14 @@ class ProxyEvaluator:
         return requests
 
     def _read_stored(self, keys: Iterable[ScoreKey]) -> dict[ScoreKey, Record]:
-        """Return the records in the store that need not be measured again.
-
-        Transient failures are left out. So are records with a note, which earlier versions measured
-        on half of the samples after running out of memory.
-        """
+        """Return the records in the store that need not be measured again."""
         records: dict[ScoreKey, Record] = {}
         if self.store is None or len(self.store) == 0:
             return records
         for key in keys:
             record = self.store.get(key)
-            if record is None or record.note:
-                continue
-            if record.error is not None and record.error.is_transient:
-                continue
-            records[key] = record
+            if record is not None and record.is_reusable:
+                records[key] = record
         return records
 
     def _measure(self, groups: Sequence[RequestGroup]) -> Generator[list[Record]]:

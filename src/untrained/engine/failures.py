@@ -1,7 +1,7 @@
-"""Failures are values: an exception of one network becomes the `Failure` in its record.
+"""Turn an exception that a network raises into the `Failure` in its record.
 
-`catch_failure` is the only function that turns exceptions into failures. `worker.py` puts them
-into records. `executors/pool.py` makes the failures of networks that kill or block a worker.
+Only `catch_failure` does this. `worker.py` puts failures into records. `executors/pool.py` makes
+the failures of networks that kill a worker or exceed the time limit.
 """
 
 import functools

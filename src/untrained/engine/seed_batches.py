@@ -43,16 +43,17 @@ class SeedBatches:
         """Return the whole batch of every seed."""
         batches = {}
         for seed in self.seeds:
-            batch, _ = self._draw_once(self.max_samples, seed)
+            batch, _ = self._get_batch(self.max_samples, seed)
             batches[seed] = batch
         return batches
 
     def get_fingerprint(self, samples: int, seed: int) -> str:
         """Return the fingerprint of the first `samples` samples, which is part of a score's key."""
-        _, digest = self._draw_once(samples, seed)
-        return digest
+        _, fingerprint = self._get_batch(samples, seed)
+        return fingerprint
 
-    def _draw_once(self, samples: int, seed: int) -> tuple[Batch, str]:
+    def _get_batch(self, samples: int, seed: int) -> tuple[Batch, str]:
+        """Return a batch and its fingerprint; the batch is drawn at the first call."""
         if (samples, seed) not in self._batches:
             batch = self._draw(samples, seed)
             self._batches[samples, seed] = (batch, fingerprint_batch(batch))

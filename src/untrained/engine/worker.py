@@ -32,7 +32,7 @@ RequestGroup = Sequence[ScoreRequest]
 
 BuildFunction = Callable[[Arch], nn.Module]
 
-# Computes parameters and multiply-adds of an architecture; None if its space has no formula.
+# Computes parameters and multiply-adds by formula; returns None if the space has no formula.
 CountsFunction = Callable[[Arch], Counts | None]
 
 # Replaces the initial weights of a network, given its architecture and seed.
@@ -56,7 +56,8 @@ class Worker:
         prepare_weights: Replaces the initial weights, if a request asks for trained weights.
         networks_per_batch: Number of networks that are measured in one pass.
         workers_per_device: Number of workers that share the memory of the device, including this.
-        find_counts: Parameters and multiply-adds by formula, so that they need not be counted.
+        find_counts: Computes parameters and multiply-adds by formula, which is faster than counting
+            them on the network.
     """
 
     build: BuildFunction
@@ -290,14 +291,14 @@ def _is_on_device(model: nn.Module, device: str) -> bool:
 
 
 def index_proxies(proxies: Iterable[Proxy]) -> dict[str, Proxy]:
-    """Return proxies by measure, which is part of a score's key.
+    """Return proxies by measure, which is part of a score's key. Repeated proxies are left out.
 
     Raises:
         UsageError: Two different proxies have the same name, so their records would be confused.
     """
-    by_label: dict[str, Proxy] = {}
+    proxies_by_label: dict[str, Proxy] = {}
     for proxy in proxies:
-        earlier = by_label.setdefault(proxy.label, proxy)
-        if earlier != proxy:
+        earlier_proxy = proxies_by_label.setdefault(proxy.label, proxy)
+        if earlier_proxy != proxy:
             raise UsageError(f"two different proxies are called {proxy.label}; rename one of them")
-    return {proxy.measure: proxy for proxy in by_label.values()}
+    return {proxy.measure: proxy for proxy in proxies_by_label.values()}

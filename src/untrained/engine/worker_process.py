@@ -36,8 +36,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb")
-    # User code may print or read standard input. It must not write between our messages or consume
-    # our requests, so both streams are redirected.
+    # User code may print or read standard input. Its output must not get between our messages, and
+    # it must not read our requests. So printed text goes to standard error, and input is empty.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 

@@ -60,7 +60,8 @@ class WorkerSetup:
         weights: Trained weights; None to score networks at initialisation.
         networks_per_batch: Number of networks that are measured in one pass, meant for a GPU.
         workers_per_device: Number of workers that share the memory of a GPU.
-        measures: Name and version of each proxy when the run began, to detect changed files.
+        measures: Name and version of each proxy when the run began, to detect changed files; empty
+            to skip this check.
     """
 
     space: str
@@ -90,6 +91,7 @@ class WorkerSetup:
         check_device(self.device)
         space = load_space(self.space)
         proxies = [load_proxy(name) for name in self.proxies]
+        # `measures` may be empty; then nothing is compared.
         for name, proxy, measure in zip(self.proxies, proxies, self.measures, strict=False):
             if proxy.measure != measure:
                 raise UsageError(
@@ -123,7 +125,7 @@ def make_worker_setup(
         proxies: What workers measure.
         batches: What networks are measured on.
         compute: Device and number of networks per pass.
-        proxy_names_by_measure: Names of the user's own proxies, by measure.
+        proxy_names_by_measure: What the user typed for proxies in files of their own, by measure.
         weights: Trained weights; None to score networks at initialisation.
 
     Returns:
@@ -133,18 +135,16 @@ def make_worker_setup(
     task = batches.source.task
     largest_batches = batches.draw_largest_batches()
     space_name = _find_name(space, load_space)
-    names = []
+    typed_names = proxy_names_by_measure or {}
+    proxy_names = []
     for proxy in proxies:
-        proxy_or_name: str | Proxy = proxy
-        if proxy_names_by_measure is not None:
-            proxy_or_name = proxy_names_by_measure.get(proxy.measure, proxy)
-        name = _find_name(proxy_or_name, load_proxy)
-        if name:
-            names.append(name)
-    if space_name and len(names) == len(proxies):
+        name = _find_name(typed_names.get(proxy.measure, proxy), load_proxy)
+        if name is not None:
+            proxy_names.append(name)
+    if space_name is not None and len(proxy_names) == len(proxies):
         return WorkerSetup(
             space=space_name,
-            proxies=tuple(names),
+            proxies=tuple(proxy_names),
             task=task,
             batches=largest_batches,
             device=compute.device,
@@ -191,7 +191,7 @@ def _make_worker(
 
 
 def _find_name(source: str | Space | Proxy, load: Callable[[str], object]) -> str | None:
-    """Return the name that loads a space or a proxy in another process; None if there is none.
+    """Return the name by which another process can load a space or a proxy; None if it cannot.
 
     Args:
         source: The space or proxy, or its name.

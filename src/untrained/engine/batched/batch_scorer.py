@@ -1,7 +1,7 @@
 """Measures many networks in one pass.
 
-Networks are built one by one, measured in one pass, and then scored one by one. The proxies read
-the measurements of the pass instead of taking them again.
+Networks are built one by one, measured in one pass, and then scored one by one: the proxies of each
+network read what the pass has measured.
 
 The first network is scored alone, to find out what its proxies read. Later passes take the same
 measurements for the other networks. A pass that runs out of memory is repeated in halves, and a
@@ -49,8 +49,8 @@ class BatchScorer:
         # made from the first network that is scored with these proxies.
         self._plans: dict[tuple[str, ...], MeasurementPlan] = {}
         self._signatures = SignatureCache()
-        # The largest part of the current pass that fitted into memory.
-        self._largest_fit = 1
+        # Number of networks in the largest pass of the current portion that fitted into memory.
+        self._largest_fitting_pass = 1
 
     def score_groups(self, groups: Sequence[RequestGroup]) -> Iterator[list[Record]]:
         """Score networks and yield the records of each, in the order of `groups`."""
@@ -64,10 +64,11 @@ class BatchScorer:
                     count = self.pass_size
                 portion = remaining[:count]
                 remaining = remaining[count:]
-                self._largest_fit = 1
+                self._largest_fitting_pass = 1
                 results = self._score_portion(portion, measures)
-                if self._largest_fit < len(portion):
-                    self.pass_size = self._largest_fit
+                # Later passes are not larger than what fitted into memory.
+                if self._largest_fitting_pass < len(portion):
+                    self.pass_size = self._largest_fitting_pass
                 yield from results
 
     def _can_measure_in_pass(self, measures: tuple[str, ...]) -> bool:
@@ -91,7 +92,7 @@ class BatchScorer:
         with pause_garbage_collection():
             results = self._score_in_one_pass(portion, self._plans[measures])
         if results is not None:
-            self._largest_fit = max(self._largest_fit, len(portion))
+            self._largest_fitting_pass = max(self._largest_fitting_pass, len(portion))
             return results
         middle = len(portion) // 2
         first_half = self._score_portion(portion[:middle], measures)
@@ -131,22 +132,24 @@ class BatchScorer:
         device = networks[0].device
         start = perf_counter()
         probes = [network.get_probe() for network in networks]
-        fits = self._measure_probes(plan, [probe for probe in probes if probe is not None])
-        if not fits:
+        fits_into_memory = self._measure_probes(
+            plan, [probe for probe in probes if probe is not None]
+        )
+        if not fits_into_memory:
             probes.clear()
             networks.clear()
             device.free_memory()
             return None
         device.synchronize()
         shared_seconds = (perf_counter() - start) / len(portion)
-        measured_flags = [probe is not None and plan.is_complete(probe) for probe in probes]
-        measured_count = sum(measured_flags)
+        # Whether the pass has measured everything that the proxies of a network read.
+        is_measured = [probe is not None and plan.is_complete(probe) for probe in probes]
+        measured_count = sum(is_measured)
         # From here on only `networks` refers to the probes, so that they can be freed one by one.
         probes.clear()
         results: list[list[Record]] = []
-        for requests, was_measured in zip(portion, measured_flags, strict=True):
-            # A network is removed from the list, so that its memory is freed when the variable gets
-            # the next one.
+        for requests, was_measured in zip(portion, is_measured, strict=True):
+            # Removed from the list, so that its memory is freed when `network` is assigned again.
             network = networks.pop(0)
             records = network.score_all(requests, shared_seconds)
             if _ran_out_of_memory(records):

@@ -63,11 +63,11 @@ class WorkerBackend(Protocol):
         ...
 
     def wait_for_events(self, timeout: float) -> Iterable[WorkerEvent]:
-        """Wait until something happens, at most `timeout` seconds, and return what happened."""
+        """Wait for an event, at most `timeout` seconds, and return all events so far."""
         ...
 
     def stop_worker(self, worker: int) -> None:
-        """Stop a worker immediately. Events of it may still arrive."""
+        """Stop a worker immediately. Events that it sent before may still arrive."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The interface of executors, and the simplest one.
+"""The interface of executors, and the executor that works in this process.
 
 All executors return equal records; only the order of arrival and the cost differ. `InlineExecutor`
-works in this process and is the specification of the others.
+is the specification of the others: they must return the records that it returns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Opens the executor that the options require: `--workers`, `--ray`, `--time-limit`."""
+"""Open the executor that `--workers`, `--ray` and `--time-limit` ask for."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from untrained.engine.worker_setup import WorkerSetup
 from untrained.errors import UsageError
 from untrained.workers import count_cores
 
-# Fewer networks than this are scored in less time than it takes to start a process.
+# Scoring fewer networks than this takes less time than starting worker processes.
 FEW_NETWORKS = 32
 
 

@@ -152,11 +152,11 @@ class PoolExecutor:
         self._returned_groups: deque[_QueuedGroup] = deque()  # from workers that died
         self._crash_counts: Counter[int] = Counter()  # by index of the group
         self._suspects: set[int] = set()  # indices of groups that need a pass of their own
-        self._pass_size = self.networks_per_batch  # groups that a worker measures in one pass
+        self._portion_size = self.networks_per_batch  # a worker is sent multiples of it
         if isinstance(groups, Sized):
-            # Passes of a few groups are smaller, so that all workers get some.
+            # If there are few groups, portions are smaller, so that all workers get some.
             fair_size = ceil(len(groups) / (2 * self.workers))
-            self._pass_size = max(1, min(self.networks_per_batch, fair_size))
+            self._portion_size = max(1, min(self.networks_per_batch, fair_size))
 
     # ---------------------------------------------------------------------------- sending groups
 
@@ -166,16 +166,16 @@ class PoolExecutor:
             limit = self._compute_queue_limit()
             if not state.is_ready or len(state.queue) > limit // 2:
                 continue
-            # Only whole passes are sent, so that a pass is never split.
-            passes = (limit - len(state.queue)) // self._pass_size
-            groups = self._take_groups(passes * self._pass_size)
+            # Only whole portions are sent, because a smaller portion would make a smaller pass.
+            portions = (limit - len(state.queue)) // self._portion_size
+            groups = self._take_groups(portions * self._portion_size)
             if not groups:
                 continue
             if not state.queue:
                 state.busy_since = perf_counter()
             state.queue.extend(groups)
-            for portion in self._separate_suspects(groups):
-                self.backend.send_groups(worker, [queued.requests for queued in portion])
+            for message in self._separate_suspects(groups):
+                self.backend.send_groups(worker, [queued.requests for queued in message])
         if any(state.queue for state in self._states.values()):
             return True
         # No worker is busy. Either all groups are done, or no worker is ready yet. To find out,
@@ -198,22 +198,25 @@ class PoolExecutor:
         return groups
 
     def _separate_suspects(self, groups: Sequence[_QueuedGroup]) -> list[list[_QueuedGroup]]:
-        """Split groups into portions such that every suspect is alone in its portion."""
-        portions: list[list[_QueuedGroup]] = []
-        can_extend = False
+        """Split groups into messages such that every suspect is alone in its message.
+
+        A worker never measures groups of different messages in one pass.
+        """
+        messages: list[list[_QueuedGroup]] = []
+        can_extend_last = False
         for queued in groups:
             is_suspect = queued.index in self._suspects
-            if can_extend and not is_suspect:
-                portions[-1].append(queued)
+            if can_extend_last and not is_suspect:
+                messages[-1].append(queued)
             else:
-                portions.append([queued])
-            can_extend = not is_suspect
-        return portions
+                messages.append([queued])
+            can_extend_last = not is_suspect
+        return messages
 
     def _compute_queue_limit(self) -> int:
         """Return how many groups a worker may have: those that it measures, and some in reserve."""
         if self.networks_per_batch > 1:
-            return 2 * self._pass_size
+            return 2 * self._portion_size
         networks = sum(cost.networks for cost in self._costs)
         busy_seconds = sum(cost.build + cost.transfer + cost.measure for cost in self._costs)
         if not networks or not busy_seconds:
@@ -301,15 +304,10 @@ class PoolExecutor:
         queue = self._states[worker].queue
         if queue:
             first = queue[0]
-            if self.networks_per_batch == 1 or first.index in self._suspects:
-                # The worker was measuring this group alone.
+            was_alone_in_pass = self.networks_per_batch == 1 or first.index in self._suspects
+            if was_alone_in_pass:
                 queue.popleft()
-                self._crash_counts[first.index] += 1
-                if self._crash_counts[first.index] < max_crashes:
-                    self._returned_groups.append(first)
-                else:
-                    records = [Record(request, error=failure) for request in first.requests]
-                    results.append((first.index, records))
+                results = self._resend_or_record(first, failure, max_crashes)
             else:
                 # Any network of the pass may be responsible.
                 groups_in_pass = list(queue)[: self.networks_per_batch]
@@ -318,6 +316,17 @@ class PoolExecutor:
         self._stop_worker(worker)
         self._start_missing_workers()
         return results
+
+    def _resend_or_record(
+        self, queued: _QueuedGroup, failure: Failure, max_crashes: int
+    ) -> list[IndexedRecords]:
+        """Return a group to the pool, or the records of its failure after too many crashes."""
+        self._crash_counts[queued.index] += 1
+        if self._crash_counts[queued.index] < max_crashes:
+            self._returned_groups.append(queued)
+            return []
+        records = [Record(request, error=failure) for request in queued.requests]
+        return [(queued.index, records)]
 
     # -------------------------------------------------------------- starting and stopping workers
 

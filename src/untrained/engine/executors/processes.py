@@ -93,7 +93,7 @@ class ProcessBackend:
 
     def send_groups(self, worker: int, groups: list[RequestGroup]) -> None:
         """Send request groups to a worker. This never waits for the worker."""
-        # If the worker has died, nobody reads the message. Its reading thread reports the death.
+        # If the worker has died, the message is lost, and `_read_messages` reports the death.
         self._outboxes[worker].put(pickle.dumps(groups, pickle.HIGHEST_PROTOCOL))
 
     def wait_for_events(self, timeout: float) -> Iterable[WorkerEvent]:

@@ -192,7 +192,7 @@ def _connect(address: str, workers: int) -> None:
 
 
 def _read_result(worker: int, result: object) -> list[WorkerEvent]:
-    """Turn the result of an actor's call into events."""
+    """Turn the result of a call of `_Actor.open` or `_Actor.score_groups` into events."""
     try:
         content = ray.get(result)
     except RayActorError as error:
@@ -200,6 +200,7 @@ def _read_result(worker: int, result: object) -> list[WorkerEvent]:
     except RayError as error:
         reason = f"its Ray actor failed: {type(error).__name__}"
         return [WorkerDied(worker, reason, str(error).strip())]
+    # `open` returns an empty text if the worker is ready. Any other text is that of a usage error.
     if content == "":
         return [WorkerReady(worker)]
     if isinstance(content, str):
