@@ -565,7 +565,7 @@ def run_table_reference(task: Task, work: Path) -> Row:
     from untrained.quantities import parse_duration
     from untrained.reports.confirmation_result import list_learning_rates
     from untrained.training.recipes import load_recipe
-    from untrained.workflows.subject import make_ctr_design_arch
+    from untrained.workflows.network_spec import make_ctr_design_arch
     from untrained.workflows.train import train
 
     start = perf_counter()

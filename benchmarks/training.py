@@ -45,7 +45,7 @@ from untrained.training.recipes import Recipe, load_recipe
 from untrained.training.result import TrainingResult
 from untrained.workflows.search import search
 from untrained.workflows.train import train
-from untrained.workflows.train_subject import TrainingSubject, resolve_subject
+from untrained.workflows.training_setup import TrainingSetup, prepare_training
 
 # Goals of the two parts.
 MIN_SPEEDUP = 3.0
@@ -132,7 +132,7 @@ def describe_machine(device: str) -> str:
 
 def measure_throughput(options: argparse.Namespace) -> None:
     recipe = load_recipe(options.recipe)
-    subject = resolve_subject(
+    setup = prepare_training(
         options.network,
         options.space,
         options.data,
@@ -141,17 +141,15 @@ def measure_throughput(options: argparse.Namespace) -> None:
         options.device,
         options.data_root,
     )
-    size = sum(p.numel() for p in subject.build_network("cpu", options.seed).parameters())
-    batch = min(recipe.batch, len(subject.source.parts[TRAIN]))
-    print(
-        f"`{subject.arch}`: {size:,} parameters, batches of {batch}, {options.steps} steps timed\n"
-    )
+    size = sum(p.numel() for p in setup.build_network("cpu", options.seed).parameters())
+    batch = min(recipe.batch, len(setup.source.parts[TRAIN]))
+    print(f"`{setup.arch}`: {size:,} parameters, batches of {batch}, {options.steps} steps timed\n")
     print(f"| loop | images/s | relative to the fastest plain loop |\n|{'---|' * 3}")
     with fastest_kernels(options.device):
         worker_counts = options.workers or [4, 8]
         rates = []
         for workers in worker_counts:
-            steps = run_plain_steps(options, subject, recipe, workers)
+            steps = run_plain_steps(options, setup, recipe, workers)
             rates.append(batch * measure_rate(steps, options))
         fastest = max(rates)
         for workers, rate in zip(worker_counts, rates, strict=True):
@@ -164,7 +162,7 @@ def measure_throughput(options: argparse.Namespace) -> None:
             replace(recipe, graphs=False),
             recipe,
         ):
-            rate = batch * measure_rate(run_our_steps(options, subject, variant), options)
+            rate = batch * measure_rate(run_our_steps(options, setup, variant), options)
             print(f"| {variant.label} | {rate:,.0f} | {rate / fastest:.2f} |", flush=True)
     verdict = "reached" if rate >= MIN_SPEEDUP * fastest else "missed"
     print(
@@ -189,14 +187,12 @@ def measure_rate(steps: Iterator[None], options: argparse.Namespace) -> float:
 
 
 def run_our_steps(
-    options: argparse.Namespace, subject: TrainingSubject, recipe: Recipe
+    options: argparse.Namespace, setup: TrainingSetup, recipe: Recipe
 ) -> Iterator[None]:
     """Run the steps of our training, without the work between epochs."""
     process = SingleProcess(options.device)
-    network = subject.build_network(process.device, options.seed)
-    training = Training(
-        network, subject.source, recipe, subject.source.parts, process, options.seed
-    )
+    network = setup.build_network(process.device, options.seed)
+    training = Training(network, setup.source, recipe, setup.source.parts, process, options.seed)
     training.model.train()
     for epoch in count():
         for batch in training.train_loader.iterate_training_batches(epoch):
@@ -205,11 +201,11 @@ def run_our_steps(
 
 
 def run_plain_steps(
-    options: argparse.Namespace, subject: TrainingSubject, recipe: Recipe, workers: int
+    options: argparse.Namespace, setup: TrainingSetup, recipe: Recipe, workers: int
 ) -> Iterator[None]:
     """Run the steps of an ordinary training loop."""
-    model = subject.build_network(options.device, options.seed).train()
-    part = subject.source.parts[TRAIN]
+    model = setup.build_network(options.device, options.seed).train()
+    part = setup.source.parts[TRAIN]
     assert isinstance(part, ImagePart)
     loader = DataLoader(
         ImageByImage(part, recipe),
@@ -317,12 +313,12 @@ def estimate_epochs(options: argparse.Namespace) -> None:
     print(f"| network | images/s | epochs in {options.minutes:g} minutes |\n|{'---|' * 3}")
     for name in options.only:
         arch = facts["networks"][name]["arch"]
-        subject = resolve_subject(
+        setup = prepare_training(
             arch, facts["space"], options.data, recipe, None, options.device, options.data_root
         )
-        sample_count = len(subject.source.parts[TRAIN])
+        sample_count = len(setup.source.parts[TRAIN])
         with fastest_kernels(options.device):
-            steps_per_second = measure_rate(run_our_steps(options, subject, recipe), options)
+            steps_per_second = measure_rate(run_our_steps(options, setup, recipe), options)
         rate = steps_per_second * min(recipe.batch, sample_count)
         epochs = int(0.8 * 60 * options.minutes * rate / sample_count)
         print(f"| {name} | {rate:,.0f} | {epochs} |", flush=True)

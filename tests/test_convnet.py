@@ -21,7 +21,7 @@ from untrained.spaces.convnet import (
 from untrained.spaces.convnet_designs import NAMED_NETWORKS
 from untrained.strategies.limits import ConstrainedSpace
 from untrained.types import Task
-from untrained.workflows.subject import load_subject
+from untrained.workflows.network_spec import load_network_spec
 
 space = load_space("convnet")
 
@@ -207,16 +207,16 @@ def test_all_named_networks_are_in_the_space():
 
 
 def test_commands_take_the_names_of_known_networks():
-    subject = load_subject("resnet20", "nasbench201", "cpu")
-    assert subject.arch == space.parse(NAMED_NETWORKS["resnet20"])
-    assert subject.space is space
-    network = subject.build(Task("noise", (3, 32, 32), 7))
+    spec = load_network_spec("resnet20", "nasbench201", "cpu")
+    assert spec.arch == space.parse(NAMED_NETWORKS["resnet20"])
+    assert spec.space is space
+    network = spec.build(Task("noise", (3, 32, 32), 7))
     assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
 
 
 def test_a_mistyped_name_is_answered_with_similar_ones():
     with pytest.raises(UsageError, match=r"no network is called 'resnt18'; did you mean resnet18"):
-        load_subject("resnt18", "nasbench201", "cpu")
+        load_network_spec("resnt18", "nasbench201", "cpu")
 
 
 def test_a_known_network_can_be_trained(tmp_path):

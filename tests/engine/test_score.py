@@ -14,8 +14,8 @@ from untrained.errors import UsageError
 from untrained.proxies import load_proxy
 from untrained.runs.ranking import make_record_rows
 from untrained.types import Batch, Task
+from untrained.workflows.network_spec import load_network_spec
 from untrained.workflows.score import score_networks
-from untrained.workflows.subject import load_subject
 
 
 def make_cnn() -> nn.Module:
@@ -120,7 +120,7 @@ def test_a_list_may_mix_everything(user_file):
 
 def test_a_model_stays_on_its_device():
     model = nn.Linear(6, 4)
-    moved = load_subject(model, "nasbench201", "meta").build(Task("tensor", (6,), 4))
+    moved = load_network_spec(model, "nasbench201", "meta").build(Task("tensor", (6,), 4))
     assert {p.device.type for p in moved.parameters()} == {"meta"}
     assert {p.device.type for p in model.parameters()} == {"cpu"}
 

@@ -7,7 +7,7 @@ from untrained.papers.experiment import ExperimentConfig
 from untrained.reports.confirmation_result import DesignResult
 from untrained.runs.folder import STORE
 from untrained.runs.store import Store
-from untrained.workflows.design_trials import TrainingTrials
+from untrained.workflows.design_trials import TableTrainer
 
 SLOW = ("dextr-table-1", "dextr-table-4-tables", "dextr-figure-5", "sigeo-table-2")
 # Published numbers of the first come from trainings that are not run; the second has none.
@@ -90,7 +90,7 @@ def test_networks_made_by_hand_are_trained_once_per_table(
         return (winner_result, DesignResult("dlrm", loss=0.6))
 
     monkeypatch.setattr(sigeo_ctr, "TABLES", {"frappe": sigeo_ctr.TABLES["frappe"]})
-    monkeypatch.setattr(TrainingTrials, "compare_with_designs", return_results)
+    monkeypatch.setattr(TableTrainer, "compare_with_designs", return_results)
     result = reproduce("sigeo-table-5", samples=3, batch=4, run=run_folder, data_root=data_root)
     assert trained == [("nasrec_small(blocks=1)", None), ("nasrec_full(blocks=1)", ())]
     losses = [line.ours for line in result.lines if line.what.endswith("log loss")]

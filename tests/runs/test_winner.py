@@ -21,7 +21,7 @@ from untrained.training.recipes import load_recipe
 from untrained.workflows import report as report_workflow
 from untrained.workflows.export_subject import resolve_export_subject
 from untrained.workflows.search import SearchResult, search
-from untrained.workflows.train_subject import resolve_subject
+from untrained.workflows.training_setup import prepare_training
 
 # A proxy whose values depend on the data, so that other data have another winner.
 MINE = """
@@ -89,7 +89,7 @@ def make_interrupt(count: int, error: type[BaseException]) -> Callable[[Progress
 def name_winners(run: Path = RUN) -> dict[str, str | None]:
     """Return the winner according to the report, its page, training and export."""
     reported = report_workflow.read_run_outcome(run)
-    trained = resolve_subject(run, "nasbench201", None, load_recipe("quick"), None, "cpu", None)
+    trained = prepare_training(run, "nasbench201", None, load_recipe("quick"), None, "cpu", None)
     exported = resolve_export_subject(run, "nasbench201")
     page = report_workflow.report(run).read_text(encoding="utf-8")
     shown = re.search(r"Best architecture.*?(width=\d,kernel=\d)", page, re.DOTALL)

@@ -133,7 +133,7 @@ def use_rows_in_memory(monkeypatch, values, vocabulary=3, **others):
     task = Task("t", (1,), 1, "bce", (vocabulary,))
     table_parts = {name: TablePart(np.asarray(part, np.float32)) for name, part in parts.items()}
     monkeypatch.setattr(
-        "untrained.workflows.train_subject.load_source_for",
+        "untrained.workflows.training_setup.load_source_for",
         lambda *_: make_table_source(task, table_parts, None),
     )
     return task

@@ -41,7 +41,7 @@ from untrained.training.short_training import SHORT_TRAINING
 from untrained.types import Batch, Task
 from untrained.workflows.export import export
 from untrained.workflows.train import train
-from untrained.workflows.train_subject import resolve_subject
+from untrained.workflows.training_setup import prepare_training
 
 pytestmark = [
     pytest.mark.gpu,
@@ -76,11 +76,9 @@ def assert_close_weights(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
 
 def make_training(data: str, text: str, model: nn.Module) -> Training:
     recipe = load_recipe(text)
-    subject = resolve_subject(model, "nasbench201", data, recipe, SHAPE, "cuda", None)
-    network = subject.build_network("cuda", 0)
-    training = Training(
-        network, subject.source, recipe, subject.source.parts, SingleProcess("cuda"), 0
-    )
+    setup = prepare_training(model, "nasbench201", data, recipe, SHAPE, "cuda", None)
+    network = setup.build_network("cuda", 0)
+    training = Training(network, setup.source, recipe, setup.source.parts, SingleProcess("cuda"), 0)
     training.model.train()
     return training
 

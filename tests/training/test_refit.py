@@ -65,7 +65,7 @@ def test_a_refit_is_a_training_on_both_parts_and_ends_with_the_average(tmp_path,
     assert [sorted(row) for row in refit.curve] == [["epoch", "loss", "rate"]] * 3
     sample = Batch(easy, torch.tensor([0, 1]))
     source = DataSource(task, lambda samples, generator: sample, lambda: whole)
-    monkeypatch.setattr("untrained.workflows.train_subject.load_source_for", lambda *_: source)
+    monkeypatch.setattr("untrained.workflows.training_setup.load_source_for", lambda *_: source)
     selected = train(model, "rows", recipe, run=tmp_path / "selected")
     assert (selected.best["epoch"], selected.best["kind"]) == (3, "average")
     assert states_equal(get_weights(refit), get_weights(selected))

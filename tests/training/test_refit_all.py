@@ -39,7 +39,7 @@ def test_the_result_is_trained_on_everything_and_tested_before(tmp_path, data, m
         VAL: parts[TEST],
         TEST: parts[TEST],
     }
-    monkeypatch.setattr("untrained.workflows.train._load_parts", lambda subject: everything)
+    monkeypatch.setattr("untrained.workflows.train._load_parts", lambda setup: everything)
     expected = train_toy(tmp_path / "expected", data, RECIPE, refit=True)
     assert states_equal(get_weights(result), get_weights(expected))
 

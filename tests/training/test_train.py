@@ -37,7 +37,7 @@ from untrained.training.result import TrainingKey
 from untrained.types import Task
 from untrained.workflows.score import score_networks
 from untrained.workflows.train import _format_command, train
-from untrained.workflows.train_subject import add_recipe_options, format_space
+from untrained.workflows.training_setup import add_recipe_options, format_space
 
 TASK = Task("stripes", (1, 6, 6), 3)
 PLAIN = "quick(epochs=2,batch=10,average=0.0,crop=0)"

@@ -136,7 +136,7 @@ def use_parts(monkeypatch: pytest.MonkeyPatch, task: Task, parts: dict[str, Any]
         return Batch(train_part.inputs[:samples], train_part.targets[:samples])
 
     source = DataSource(task, draw, lambda: parts)
-    monkeypatch.setattr("untrained.workflows.train_subject.load_source_for", lambda *_: source)
+    monkeypatch.setattr("untrained.workflows.training_setup.load_source_for", lambda *_: source)
 
 
 def fake_accelerate(monkeypatch: pytest.MonkeyPatch, place: int, processes: int) -> list[str]:

@@ -34,7 +34,7 @@ from untrained.types import Failure
 from untrained.workflows.confirm import (
     ConfirmationTrainings,
     choose_groups,
-    conclude_confirmation,
+    make_confirmation,
 )
 from untrained.workflows.search import SearchResult
 from untrained.workflows.search import _make_entries as make_entries
@@ -159,7 +159,7 @@ def test_the_highest_accuracy_wins_and_a_failed_training_has_no_value(tmp_path):
         "random": [make_arch(4)],
     }
     reached = {make_arch(1): 90.0, make_arch(3): 95.0, make_arch(4): 95.0}
-    confirmation = conclude_confirmation(groups, make_trainings(reached), make_run())
+    confirmation = make_confirmation(groups, make_trainings(reached), make_run())
     assert (confirmation.best_arch, confirmation.winner_result, confirmation.selected_by) == (
         str(make_arch(3)),
         95.0,
@@ -201,7 +201,7 @@ def show_result(winner: int | None, capsys: pytest.CaptureFixture[str]) -> str:
     trained = [] if winner is None else [make_arch(0), make_arch(winner)]
     reached = {one_arch: float(one_arch["i"] == winner) for one_arch in trained}
     confirmation = (
-        conclude_confirmation({"naswot": trained}, make_trainings(reached), make_run())
+        make_confirmation({"naswot": trained}, make_trainings(reached), make_run())
         if trained
         else None
     )

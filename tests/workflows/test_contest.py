@@ -14,7 +14,7 @@ from untrained.data.parts import TRAIN, VAL
 from untrained.errors import Interrupted, Unscorable
 from untrained.reports.contest_result import NO_TIME, TOO_SLOW, Contest, ContestEntry, RoundResult
 from untrained.runs.folder import RunFolder
-from untrained.runs.winner import read_confirmed_name
+from untrained.runs.winner import read_winner_of_short_trainings
 from untrained.spaces import load_space
 from untrained.training import loop as training_loop
 from untrained.training.checkpoint import load_tensors
@@ -308,7 +308,7 @@ def test_timing_the_entries_leaves_time_to_train_them(source, tmp_path, monkeypa
     entries, archs = make_entries(9)
     fake_trainings(monkeypatch, dict.fromkeys(range(1, 20), 0.5))
 
-    def measure_step_seconds(subject, settings, part):
+    def measure_step_seconds(setup, settings, part):
         clock["now"] += 5.0
         return 1e-4
 
@@ -326,8 +326,8 @@ def test_entries_that_are_too_slow_for_the_time_are_left_out(source, tmp_path, m
     entries, archs = make_entries(6)
     slow = entries[1].arch
 
-    def measure_step_seconds(subject, settings, part):
-        return 100.0 if subject.arch == slow else 0.01
+    def measure_step_seconds(setup, settings, part):
+        return 100.0 if setup.arch == slow else 0.01
 
     monkeypatch.setattr(contest_entrants, "measure_step_seconds", measure_step_seconds)
     contest = run_contest(entries, archs, make_settings(source, tmp_path, seconds=60.0))
@@ -352,9 +352,9 @@ def fake_step_seconds(monkeypatch, slow: set[str]) -> list[str]:
     """Make some architectures too slow, and return the list of architectures that are timed."""
     timed: list[str] = []
 
-    def measure_step_seconds(subject, settings, part):
-        timed.append(subject.arch)
-        return SLOW if subject.arch in slow else 0.01
+    def measure_step_seconds(setup, settings, part):
+        timed.append(setup.arch)
+        return SLOW if setup.arch in slow else 0.01
 
     monkeypatch.setattr(contest_entrants, "measure_step_seconds", measure_step_seconds)
     return timed
@@ -444,10 +444,10 @@ def test_the_search_for_fast_networks_ends_after_a_tenth_of_the_time(
     slow = {entry.arch for entry in ranked[4:]}
     timed: list[str] = []
 
-    def measure_step_seconds(subject, settings, part):
-        timed.append(subject.arch)
+    def measure_step_seconds(setup, settings, part):
+        timed.append(setup.arch)
         clock["now"] += 1.0
-        return SLOW if subject.arch in slow else 0.01
+        return SLOW if setup.arch in slow else 0.01
 
     monkeypatch.setattr(contest_entrants, "measure_step_seconds", measure_step_seconds)
     run_contest(
@@ -522,7 +522,7 @@ def test_the_fastest_networks_compete_if_all_are_too_slow(source, tmp_path, monk
     monkeypatch.setattr(
         contest_entrants,
         "measure_step_seconds",
-        lambda subject, settings, part: speeds[subject.arch],
+        lambda setup, settings, part: speeds[setup.arch],
     )
     contest = run_contest(entries, archs, make_settings(source, tmp_path, seconds=60.0))
     assert contest is not None
@@ -536,9 +536,9 @@ def test_a_choice_of_entries_that_was_stopped_begins_again(source, tmp_path, mon
     fake_trainings(monkeypatch, dict.fromkeys(range(1, 20), 0.5))
     timed: list[str] = []
 
-    def measure_step_seconds(subject, settings, part):
-        timed.append(subject.arch)
-        if subject.arch == entries[1].arch:
+    def measure_step_seconds(setup, settings, part):
+        timed.append(setup.arch)
+        if setup.arch == entries[1].arch:
             raise RuntimeError("no kernel")
         if len(timed) == 3:
             raise KeyboardInterrupt
@@ -647,11 +647,11 @@ def test_the_winner_is_read_from_the_run_folder(source, tmp_path, monkeypatch):
     assert contest is not None
     run = RunFolder(tmp_path, SearchConfig("mlp"), "params@1", True, "", search_key=KEY)
     assert Contest.read(run) == contest
-    assert read_confirmed_name(run) == entries[1].arch
+    assert read_winner_of_short_trainings(run) == entries[1].arch
     # The contest of an earlier ranking does not count.
     changed = replace(run, search_key="another")
     assert Contest.read(changed) is None
-    assert read_confirmed_name(changed) is None
+    assert read_winner_of_short_trainings(changed) is None
 
 
 def test_the_seconds_of_an_epoch_on_all_samples_follow_from_the_last_round():

@@ -146,8 +146,8 @@ def test_the_next_of_the_ranking_replace_slow_ones_within_the_latency_limit(
 
     slow: set[str] = set()
 
-    def measure_step_seconds(subject, settings, part):
-        return 1e3 if subject.arch in slow else 1e-3
+    def measure_step_seconds(setup, settings, part):
+        return 1e3 if setup.arch in slow else 1e-3
 
     monkeypatch.setattr(contest_entrants, "measure_step_seconds", measure_step_seconds)
     with monkeypatch.context() as patch:

@@ -30,7 +30,7 @@ from untrained.training.result import TrainingResult
 from untrained.workflows import confirm, design_trials
 from untrained.workflows.design_limits import describe_violation, measure_design
 from untrained.workflows.design_trials import (
-    TrainingTrials,
+    TableTrainer,
     choose_by_validation,
     shorten_recipe,
     thin_part,
@@ -66,7 +66,7 @@ def read_parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_candidates_are_validated_like_a_training(archs, tmp_path, read_parts):
-    results = TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:2])
+    results = TableTrainer(SMALL, *SAME, tmp_path).train_candidates(archs[:2])
     assert read_parts == 2 * 5 * ["train", "val"]
     whole = train(archs[0], DATA, space=load_space(SMALL), run=tmp_path / "a")
     assert results[archs[0]] == {name: whole.best[name] for name in ("loss", "auc")}
@@ -88,13 +88,13 @@ def test_finished_trainings_are_stored_and_the_others_continue_after_ctrl_c(
     with pytest.raises(
         UsageError, match=r"stopped by Ctrl-C; finished trainings are in .*the same command resumes"
     ):
-        TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs)
+        TableTrainer(SMALL, *SAME, tmp_path).train_candidates(archs)
     assert len(json.loads((tmp_path / design_trials.TRAININGS_FILE).read_text())) == 1
-    first = TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs)
+    first = TableTrainer(SMALL, *SAME, tmp_path).train_candidates(archs)
     assert (len(first), len(calls)) == (3, 4)
-    assert TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs) == first
+    assert TableTrainer(SMALL, *SAME, tmp_path).train_candidates(archs) == first
     assert len(calls) == 4, "nothing is trained twice"
-    TrainingTrials(SMALL, DATA, SOURCE, 1, ComputeConfig(), tmp_path).train_candidates(archs[:1])
+    TableTrainer(SMALL, DATA, SOURCE, 1, ComputeConfig(), tmp_path).train_candidates(archs[:1])
     assert len(calls) == 5, "another seed is another training"
 
 
@@ -114,25 +114,25 @@ def test_a_diverged_training_is_stored_and_a_failure_of_the_machine_is_repeated(
         return run(self, **options)
 
     monkeypatch.setattr(Training, "run", fail_first)
-    assert list(TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:2])) == archs[1:2]
+    assert list(TableTrainer(SMALL, *SAME, tmp_path).train_candidates(archs[:2])) == archs[1:2]
     assert len(json.loads((tmp_path / design_trials.TRAININGS_FILE).read_text())) == stored
-    TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:2])
+    TableTrainer(SMALL, *SAME, tmp_path).train_candidates(archs[:2])
     assert len(calls) == 4 - stored
 
 
 def test_a_training_over_the_time_limit_is_repeated(archs, tmp_path):
     assert (
-        TrainingTrials(
+        TableTrainer(
             SMALL, DATA, SOURCE, 0, ComputeConfig(time_limit="1ms"), tmp_path
         ).train_candidates(archs[:1])
         == {}
     )
     assert not (tmp_path / design_trials.TRAININGS_FILE).exists()
-    assert list(TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:1])) == archs[:1]
+    assert list(TableTrainer(SMALL, *SAME, tmp_path).train_candidates(archs[:1])) == archs[:1]
 
 
 def test_the_winner_and_the_references_are_compared_on_the_test_part(archs, tmp_path, read_parts):
-    winner, *others = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
+    winner, *others = TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
     assert [entry.name for entry in others] == list_ctr_designs(SOURCE.task)
     # Each network is evaluated once, and then compared row by row.
     assert read_parts.count("test") == 2 * 5
@@ -162,14 +162,14 @@ def test_the_winner_and_the_references_are_compared_on_the_test_part(archs, tmp_
         y > 0, x.sigmoid().log() - z.sigmoid().log(), (-x).sigmoid().log() - (-z).sigmoid().log()
     )
     assert theirs.margin == pytest.approx(1.96 * float(differences.std()) / 60**0.5, rel=1e-4)
-    assert TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0]) == (
+    assert TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[0]) == (
         winner,
         *others,
     )
 
 
 def test_only_the_named_references_are_trained(archs, tmp_path):
-    winner, logistic = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(
+    winner, logistic = TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(
         archs[0], ["logistic"]
     )
     assert (winner.name, logistic.name) == ("found", "logistic")
@@ -179,9 +179,7 @@ def test_only_the_named_references_are_trained(archs, tmp_path):
 def test_progress_is_reported_for_every_step(archs, tmp_path):
     """A long training must not be silent."""
     events: list[Any] = []
-    TrainingTrials(SMALL, *SAME, tmp_path, events.append).compare_with_designs(
-        archs[0], ["logistic"]
-    )
+    TableTrainer(SMALL, *SAME, tmp_path, events.append).compare_with_designs(archs[0], ["logistic"])
     done = [event.done for event in events]
     assert done == sorted(done)
     epochs = len(TrainingResult.read(tmp_path).curve)
@@ -198,7 +196,7 @@ def test_the_winner_is_trained_on_data_from_the_folder_of_the_search(tmp_path, m
     monkeypatch.setattr(design_trials, "train_boosting", skip_boosting)
     monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: ["logistic"])
     monkeypatch.setattr(design_trials, "list_learning_rates", lambda recipe: [])
-    monkeypatch.setattr(TrainingTrials, "recipe", load_recipe("ctr(epochs=1)"))
+    monkeypatch.setattr(TableTrainer, "recipe", load_recipe("ctr(epochs=1)"))
     monkeypatch.setenv("UNTRAINED_DATA", str(tmp_path / "default"))
     rows = [f"{i % 2},{i % 7},{i % 5}" for i in range(300)]
     (tmp_path / "table.csv").write_text("\n".join(["label,x,y", *rows]) + "\n")
@@ -221,25 +219,25 @@ def test_the_winner_is_trained_on_data_from_the_folder_of_the_search(tmp_path, m
 
 def test_the_training_of_a_former_winner_is_moved_aside(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: [])
-    (first,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
-    (other,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[1])
+    (first,) = TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
+    (other,) = TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[1])
     assert TrainingResult.read(tmp_path).loss == other.loss != first.loss
     assert TrainingResult.read(tmp_path / "former-1").loss == first.loss
 
 
 def test_a_training_that_was_moved_aside_is_not_repeated(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: [])
-    (first,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
+    (first,) = TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
     move_training_aside(tmp_path)
     train(archs[0], DATA, "ctr(epochs=1)", space=load_space(SMALL), run=tmp_path)
     monkeypatch.setattr(Training, "train_step", None)
-    assert TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0]) == (first,)
+    assert TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[0]) == (first,)
 
 
 def test_a_training_with_another_recipe_is_not_moved(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: [])
     theirs = train(archs[0], DATA, "ctr(epochs=1)", space=load_space(SMALL), run=tmp_path)
-    (result,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
+    (result,) = TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
     assert TrainingResult.read(tmp_path).loss == theirs.loss
     (ours,) = (tmp_path / "references").iterdir()
     assert TrainingResult.read(ours).loss == result.loss != theirs.loss
@@ -251,8 +249,8 @@ def test_a_reference_that_diverges_has_an_error_and_no_values(archs, tmp_path, m
             return super().forward(rows) + torch.nan
 
     monkeypatch.setitem(CTR_DESIGNS, "wild", Wild)
-    trials = TrainingTrials(SMALL, *SAME, tmp_path)
-    winner, wild = trials.compare_with_designs(archs[0], ["wild"])
+    trainer = TableTrainer(SMALL, *SAME, tmp_path)
+    winner, wild = trainer.compare_with_designs(archs[0], ["wild"])
     assert winner.loss is not None
     assert (wild.loss, wild.excess_loss) == (None, None)
     assert "the training diverged" in wild.error
@@ -265,12 +263,12 @@ def test_ctrl_c_in_a_reference_training_is_not_a_failure(archs, tmp_path, monkey
 
     monkeypatch.setattr(Training, "train_step", interrupt)
     with pytest.raises(UsageError, match="stopped by Ctrl-C; finished trainings are in"):
-        TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
+        TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
 
 
 def test_validation_selects_the_rate_of_each_network(archs, tmp_path, read_parts, monkeypatch):
     monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: ["dlrm"])
-    entries = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
+    entries = TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
     trainings = json.loads((tmp_path / design_trials.TRAININGS_FILE).read_text())
     assert len(trainings) == 2 * 3, "three rates for each"
     assert read_parts.index("test") > 3 * 5 * 2, "rates are selected before the test part is read"
@@ -291,14 +289,14 @@ def test_validation_selects_the_rate_of_each_network(archs, tmp_path, read_parts
 def test_a_rate_that_diverges_is_not_selected(archs, tmp_path, monkeypatch):
     train_and_validate = design_trials._train_and_validate
 
-    def diverge_at_high_rates(subject: Any, recipe: Any, *rest: Any) -> dict[str, float]:
+    def diverge_at_high_rates(setup: Any, recipe: Any, *rest: Any) -> dict[str, float]:
         if recipe.rate >= 0.12:
             raise DivergedError("no number")
-        return train_and_validate(subject, recipe, *rest)
+        return train_and_validate(setup, recipe, *rest)
 
     monkeypatch.setattr(design_trials, "_train_and_validate", diverge_at_high_rates)
     monkeypatch.setattr(design_trials, "list_ctr_designs", lambda task: [])
-    (result,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
+    (result,) = TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
     assert result.rate == pytest.approx(0.04)
 
 
@@ -309,8 +307,9 @@ def test_the_comparison_says_which_differences_are_significant():
         for name, b in (("a", 0.02), ("b", 0.005), ("c", -0.03))
     ]
     assert describe_comparison((winner, *entries)) == (
-        "On the test data, the winner has a lower log loss than a (+0.0200 \u00b1 0.0100); "
-        "it does not differ significantly from b (+0.0050 \u00b1 0.0100); it has a higher log loss than c (-0.0300 \u00b1 0.0100)."
+        "On the test data, the winner has a lower log loss than a (by 0.0200 \u00b1 0.0100); it does "
+        "not differ significantly from b (difference 0.0050 \u00b1 0.0100); it has a higher log loss "
+        "than c (by 0.0300 \u00b1 0.0100)."
     )
 
 
@@ -341,7 +340,7 @@ def test_candidates_of_a_large_table_are_trained_with_the_shorter_recipe(
     monkeypatch.setattr(
         design_trials, "MAX_ROWS_SEEN", 1000
     )  # the table has 480 rows to learn from
-    assert len(TrainingTrials(SMALL, *SAME, tmp_path).train_candidates(archs[:1])) == 1
+    assert len(TableTrainer(SMALL, *SAME, tmp_path).train_candidates(archs[:1])) == 1
     assert read_parts == 2 * ["train", "val"]
 
 
@@ -354,9 +353,9 @@ def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch)
     result = search(SMALL, "sigeo(samples=16)", **options)
     confirmation = result.confirmed
     assert confirmation is not None
-    trials = json.loads(Path("run", design_trials.TRAININGS_FILE).read_text())
+    results = json.loads(Path("run", design_trials.TRAININGS_FILE).read_text())
     losses = {
-        key: metrics["loss"] for key, metrics in trials.items() if key.startswith("ctr nasrec")
+        key: metrics["loss"] for key, metrics in results.items() if key.startswith("ctr nasrec")
     }
     assert confirmation.best_arch in min(losses, key=lambda key: losses[key])
     assert str(result.best) == confirmation.best_arch == TrainingResult.read("run").key.arch
@@ -496,8 +495,8 @@ def test_latencies_of_another_device_are_unknown():
 
 
 def test_the_lowest_validation_loss_wins_and_the_first_of_equal_ones(archs, tmp_path):
-    trials = TrainingTrials(SMALL, *SAME, tmp_path)
-    (training,) = trials.train_with_designs(archs[0], []).values()
+    trainer = TableTrainer(SMALL, *SAME, tmp_path)
+    (training,) = trainer.train_with_designs(archs[0], []).values()
     assert isinstance(training, TrainingResult)
 
     def choose(excluded: tuple[str, ...] = (), **losses: float | str) -> str:

@@ -43,8 +43,8 @@ def test_the_limit_follows_from_the_times_of_designs_and_random_networks(
         size = NetworkSize(space.space, arch, space.task)
         return batch * (3e-12 * size.flops + 4e-10 * size.memory)
 
-    def measure_step_seconds(subject, settings, part):
-        arch = space.space.parse(subject.arch)
+    def measure_step_seconds(setup, settings, part):
+        arch = space.space.parse(setup.arch)
         timed.append(arch)
         return predict_step(arch)
 
@@ -81,7 +81,7 @@ def test_networks_at_the_limit_correct_a_prediction_from_larger_ones(
     monkeypatch.setattr(
         trainable_size,
         "measure_step_seconds",
-        lambda subject, settings, part: predict_step(space.space.parse(subject.arch)),
+        lambda setup, settings, part: predict_step(space.space.parse(setup.arch)),
     )
     corrected = measure_trainable_size(space, settings)
     monkeypatch.setattr(trainable_size, "TIMED_SAMPLES", 0)
@@ -177,7 +177,7 @@ def test_a_limit_that_few_networks_satisfy_is_raised(
     monkeypatch.setattr(
         trainable_size,
         "measure_step_seconds",
-        lambda subject, settings, part: count_memory(space.space.parse(subject.arch)),
+        lambda setup, settings, part: count_memory(space.space.parse(setup.arch)),
     )
     settings = replace(make_settings(source, tmp_path, seconds=10.0), space="convnet")
     # In the time for a tenth of the smallest design, nothing can be trained, so the limit is raised.

@@ -45,7 +45,7 @@ def score(
         str | None,
         typer.Option(
             help="Proxies, separated by commas: dextr,params or ./mine.py:mine; all for every "
-            "proxy. With --rank the first one decides.",
+            "proxy. With --rank, the first one decides the order.",
             show_default="dextr,params,flops; consensus with --rank",
             rich_help_panel=WHAT,
         ),
@@ -88,9 +88,9 @@ def score(
     from untrained.cli.terminal.text import print_line
     from untrained.proxies import parse_proxy_names
     from untrained.runs.ranking import make_record_rows
+    from untrained.workflows.network_spec import check_input_shape
     from untrained.workflows.rank import rank as rank_networks
     from untrained.workflows.score import ScoreOptions, score_networks
-    from untrained.workflows.subject import check_input_shape
 
     shape = None if input_shape is None else parse_shape(input_shape)
     data_name = add_label(data, label, task)

@@ -22,7 +22,7 @@ from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.spaces import load_space
 from untrained.types import Arch
-from untrained.workflows.design_trials import RECIPE, TrainingTrials
+from untrained.workflows.design_trials import RECIPE, TableTrainer
 from untrained.workflows.search import SearchResult, search
 
 TABLES = {
@@ -230,12 +230,12 @@ def _find_winner_loss(
         The log loss of the winner, None if no training finished, and the seconds of scoring.
     """
     result = _run_search(config, table, space, proxy, label.replace(" ", "-"), warm_up)
-    trials = _make_trials(config, table, space, result.run.folder)
-    metrics = trials.train_candidates(_list_best_archs(result))
+    trainer = _make_trainer(config, table, space, result.run.folder)
+    metrics = trainer.train_candidates(_list_best_archs(result))
     if not metrics:
         return None, 0.0
     winner = min(metrics, key=lambda arch: metrics[arch]["loss"])
-    (winner_result,) = trials.compare_with_designs(winner, ())
+    (winner_result,) = trainer.compare_with_designs(winner, ())
     # Unlike the wall-clock time, this sum is the same if a finished search is only read.
     seconds = 0.0
     for record in result.records:
@@ -249,8 +249,8 @@ def _train_best(config: ExperimentConfig, name: str, proxy: str) -> TrainedGroup
     space = SPACES[0]
     result = _run_search(config, table, space, proxy, name.replace(" ", "-"))
     best = _list_best_archs(result)
-    trials = _make_trials(config, table, space, config.folder)
-    metrics = trials.train_candidates(best)
+    trainer = _make_trainer(config, table, space, config.folder)
+    metrics = trainer.train_candidates(best)
     aucs = []
     for arch in best:
         aucs.append(100 * metrics[arch]["auc"] if arch in metrics else None)
@@ -272,19 +272,19 @@ def search_and_train(
         Results on the test rows: the winner, then the hand-designed networks.
     """
     result = _run_search(config, table, space, SIGEO, "")
-    trials = _make_trials(config, table, space, result.run.folder)
-    metrics = trials.train_candidates(_list_best_archs(result))
+    trainer = _make_trainer(config, table, space, result.run.folder)
+    metrics = trainer.train_candidates(_list_best_archs(result))
     if not metrics:
         return (DesignResult(BEST_OF_SEARCH, error="no training finished"),)
     # The validation rows select the winner. Test rows are read only once, for the winner.
     winner = min(metrics, key=lambda arch: metrics[arch]["loss"])
-    return trials.compare_with_designs(winner, designs)
+    return trainer.compare_with_designs(winner, designs)
 
 
-def _make_trials(config: ExperimentConfig, table: str, space: str, folder: Path) -> TrainingTrials:
-    """Return the trainings on a table, which are kept in a folder."""
+def _make_trainer(config: ExperimentConfig, table: str, space: str, folder: Path) -> TableTrainer:
+    """Return an object that trains networks on a table and keeps the results in a folder."""
     data, source = _load_table(config, table, space)
-    return TrainingTrials(
+    return TableTrainer(
         space=space,
         data=data,
         source=source,

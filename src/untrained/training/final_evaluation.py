@@ -3,7 +3,6 @@
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from untrained.data.parts import TEST, TRAIN, ArrayPart, ImagePart, Part
+from untrained.formatting import format_now
 from untrained.runs.folder import read_versions
 from untrained.training.batches import BatchLoader
 from untrained.training.ctr_metrics import ClickMetrics
@@ -99,7 +99,7 @@ def evaluate_training(
         notes=notes,
         versions=read_versions(),
         reads_arrays=isinstance(test, ArrayPart),
-        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        made_on=format_now(),
         folder=str(folder),
         model=model.eval(),
         **metrics,

@@ -1,1 +1,1 @@
-"""What the public functions do: search, score, bench, calibrate, confirm, train, export, report."""
+"""The public functions: search, score, rank, bench, calibrate, train, export, report."""

@@ -7,14 +7,12 @@ and a call with more samples measures only the new architectures.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from untrained.benchmarks.comparison import (
     ProxyScores,
-    ScoreColumn,
     collect_scores,
     collect_sizes,
     compare_with_truth,
@@ -36,6 +34,7 @@ from untrained.engine.worker import index_proxies
 from untrained.engine.worker_setup import WeightSource
 from untrained.errors import UsageError
 from untrained.files import write_atomically
+from untrained.formatting import format_now
 from untrained.names import split_names
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy, load_proxy, parse_proxy_names
@@ -44,6 +43,7 @@ from untrained.quantities import parse_count, parse_path, parse_seed, show_value
 from untrained.runs.folder import STORE, make_file_name, read_versions
 from untrained.spaces import Space, get_name_or_space, get_space_name, load_space
 from untrained.training.warm_up import WarmUp
+from untrained.types import Arch, Record
 from untrained.workflows.arguments import check_option_names, check_space_argument
 from untrained.workflows.combination import combine_proxies
 from untrained.workflows.ground_truth import (
@@ -110,8 +110,8 @@ def bench(
             available.
         warm_up: Train on a share of the data before scoring: "10%" trains the supernet of the
             space, "10%(paths=each)" each architecture on its own.
-        failures: Whether statistics omit architectures without a score (`omit`), or rank them
-            `last`.
+        failures: How statistics treat architectures without a score: "omit" leaves them out, "last"
+            ranks them last.
         device: A torch device.
         run: The run folder; None for one under `runs/` that is named after the benchmark.
         data_root: Folder that contains the data sets and tables.
@@ -187,14 +187,12 @@ def bench(
         weights=weights,
     )
     columns = []
-    for one_proxy in proxies:
-        by_seed, failure_counts = collect_scores(
-            scoring_result.records, one_proxy.measure, truth.archs, seed_range
-        )
+    for loaded_proxy in proxies:
+        column = collect_proxy_scores(loaded_proxy, scoring_result.records, truth.archs, seed_range)
         if failure_rule == "last":
-            by_seed = tuple(rank_failures_last(by_seed, one_proxy.higher_is_better))
-        example = find_failure_example(scoring_result.records, one_proxy.measure)
-        columns.append(make_proxy_scores(one_proxy, by_seed, failure_counts, example))
+            by_seed = rank_failures_last(column.by_seed, loaded_proxy.higher_is_better)
+            column = replace(column, by_seed=tuple(by_seed))
+        columns.append(column)
     columns += combine_proxies(columns)
     for name in split_names(scores):
         columns.append(_read_published_scores(truth, name))
@@ -266,7 +264,7 @@ def bench(
         batched=scoring_result.batched,
         seeds=seeds,
         folder=str(folder),
-        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        made_on=format_now(),
     )
     return result.save()
 
@@ -370,20 +368,18 @@ def map_measures_to_names(requested: Sequence[str | Proxy]) -> dict[str, str]:
     return names
 
 
-def make_proxy_scores(
-    proxy: Proxy,
-    by_seed: tuple[ScoreColumn, ...],
-    failure_counts: dict[str, int],
-    failure_example: str,
+def collect_proxy_scores(
+    proxy: Proxy, records: Sequence[Record], archs: Sequence[Arch], seeds: Sequence[int]
 ) -> ProxyScores:
-    """Combine the scores of a proxy with its description.
+    """Collect the scores and failures of a proxy, with its description.
 
     Args:
         proxy: The proxy.
-        by_seed: Its scores, by seed.
-        failure_counts: Number of failures, by kind.
-        failure_example: Kind and reason of one failure; empty if there is none.
+        records: Records of this proxy and perhaps of others.
+        archs: The architectures, in the order of the scores.
+        seeds: The seeds, in the same order.
     """
+    by_seed, failure_counts = collect_scores(records, proxy.measure, archs, seeds)
     kind = "proxy"
     if proxy.name in BASELINES:
         kind = "baseline"
@@ -397,7 +393,7 @@ def make_proxy_scores(
         by_seed=by_seed,
         cost=proxy.cost,
         failures=failure_counts,
-        failure_example=failure_example,
+        failure_example=find_failure_example(records, proxy.measure),
     )
 
 

@@ -7,15 +7,12 @@ good proxies from each other, and the result says so. They can reveal a proxy th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from shlex import quote
 
 from untrained.benchmarks.comparison import (
-    collect_scores,
     collect_sizes,
     compare_with_truth,
-    find_failure_example,
     sort_results,
 )
 from untrained.benchmarks.result import BENCHMARK_FILE, BenchmarkResult, ProxyResult
@@ -26,7 +23,7 @@ from untrained.data.registry import load_data_with_name
 from untrained.data.samples import DATASET_NAME
 from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
-from untrained.formatting import format_count
+from untrained.formatting import format_count, format_now
 from untrained.names import is_reference, require_trusted_code
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy, load_proxy
@@ -40,17 +37,17 @@ from untrained.training.short_training import SHORT_TRAINING
 from untrained.types import Arch, Record
 from untrained.workflows.arguments import check_space_argument
 from untrained.workflows.bench import (
+    collect_proxy_scores,
     format_proxies,
     load_proxies_and_baselines,
-    make_proxy_scores,
     map_measures_to_names,
     parse_requested_proxies,
 )
 from untrained.workflows.score_architectures import score_architectures
 from untrained.workflows.search_checks import check_data
 
-# Number of architectures that are sampled for each training. The ones to train are chosen from this
-# pool by their size.
+# Number of architectures that are sampled per training. The ones to train are chosen from them by
+# size.
 POOL_PER_TRAINING = 8
 # With fewer finished trainings, proxies cannot be compared.
 MIN_FINISHED_TRAININGS = 3
@@ -93,7 +90,7 @@ def calibrate(
         ray: "local" or the address of a Ray cluster.
         time_limit: Longest time for one architecture, such as "30s".
         run: The run folder; None for one under `runs/` that `--proxy auto` finds.
-        data_root: Where data sets are.
+        data_root: Folder that contains the data sets.
         on_progress: Called after every architecture.
 
     Returns:
@@ -169,12 +166,9 @@ def calibrate(
     scoring_result = scorer.score(archs, proxies, "scoring")
     truth = [accuracies[arch] for arch in archs]
     columns = []
-    for one_proxy in proxies:
-        by_seed, failure_counts = collect_scores(
-            scoring_result.records, one_proxy.measure, archs, (seed,)
-        )
-        example = find_failure_example(scoring_result.records, one_proxy.measure)
-        columns.append(make_proxy_scores(one_proxy, by_seed, failure_counts, example))
+    for loaded_proxy in proxies:
+        column = collect_proxy_scores(loaded_proxy, scoring_result.records, archs, (seed,))
+        columns.append(column)
     sizes = collect_sizes(columns)
     ranked = sort_results(compare_with_truth(column, truth, sizes=sizes) for column in columns)
 
@@ -237,7 +231,7 @@ def calibrate(
         },
         recommended=recommended,
         folder=str(folder),
-        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        made_on=format_now(),
     )
     return result.save()
 
@@ -286,7 +280,7 @@ def choose_default_folder(space: str, data: str) -> Path:
 
 
 def is_auto(proxy: object) -> bool:
-    """Whether a proxy is to be read from a calibration: "auto" or "auto:runs/mine"."""
+    """Return whether a calibration chooses the proxy: "auto" or "auto:runs/mine"."""
     return isinstance(proxy, str) and (proxy == AUTO or proxy.startswith(f"{AUTO}:"))
 
 
@@ -313,7 +307,9 @@ def read_recommended_proxy(space: str, data: str, proxy: str = AUTO) -> str:
         )
     calibration = BenchmarkResult.read(folder)
     if not calibration.recommended:
-        raise UsageError(f"{folder} holds a benchmark, not a calibration; it recommends no proxy")
+        raise UsageError(
+            f"{folder} contains a benchmark, not a calibration; it recommends no proxy"
+        )
     if calibration.space != space:
         raise UsageError(
             f"{folder} is a calibration of {calibration.space}, not of {space}; for its proxy, "
@@ -337,7 +333,7 @@ def recommend_proxy(results: Sequence[ProxyResult]) -> str:
     if best is None or _get_spearman(best) <= 0:
         return SIZE_PROXY
     default = _find_default(results)
-    if default is not None and not _is_better(best, default):
+    if default is not None and not _is_significantly_better(best, default):
         return default.proxy
     return best.proxy
 
@@ -368,8 +364,8 @@ def _can_be_recommended(result: ProxyResult) -> bool:
     return not has_failed and result.proxy != "random"
 
 
-def _is_better(first: ProxyResult, second: ProxyResult) -> bool:
-    """Whether the first proxy ranks significantly better than the second."""
+def _is_significantly_better(first: ProxyResult, second: ProxyResult) -> bool:
+    """Return whether the first proxy ranks significantly better than the second."""
     estimate = first.statistics["spearman"]
     other = second.statistics["spearman"]
     if estimate is None or other is None:
@@ -457,5 +453,5 @@ def _describe_certainty(results: Sequence[ProxyResult], count: int, target: str)
         return f"{text} More trainings are needed to say which proxy to trust."
     return (
         f"{text} Proxies far below it should not be trusted on these data; "
-        "proxies close to it are not refuted, but not confirmed either."
+        "these trainings cannot tell whether proxies close to it are as good."
     )

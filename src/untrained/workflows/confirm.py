@@ -1,4 +1,4 @@
-"""Confirm a search on a table by short trainings: did the proxy help on these data?
+"""Confirm a search on a table by short trainings, which show whether the proxy helped.
 
 After a search, three groups of the same size are trained briefly and compared: the best
 architectures by the proxy, the largest ones and random ones, all from the same records. The
@@ -32,7 +32,7 @@ from untrained.training.result import TrainingResult
 from untrained.types import Arch, Record
 from untrained.workflows.design_limits import describe_violation, measure_design
 from untrained.workflows.design_trials import (
-    TrainingTrials,
+    TableTrainer,
     choose_by_validation,
     shorten_recipe,
     thin_part,
@@ -104,7 +104,7 @@ def confirm_ranking(
     config = run.config
     # Training needs one network per pass.
     compute = replace(config.compute, networks_per_batch=1)
-    trials = TrainingTrials(
+    trainer = TableTrainer(
         space=space,
         data=config.data,
         source=source,
@@ -117,7 +117,7 @@ def confirm_ranking(
     short_training_seconds = None
     if seconds is not None:
         short_training_seconds = SHORT_TRAINING_SHARE * seconds
-    results = trials.train_candidates(archs, short_training_seconds)
+    results = trainer.train_candidates(archs, short_training_seconds)
     if not results:
         return None
     qualities = {}
@@ -126,10 +126,10 @@ def confirm_ranking(
         qualities[arch] = 100 * result[source.task.kind.quality]
         scores[arch] = -result["loss"]
     rows = len(thin_part(source.parts[TRAIN]))
-    epochs = shorten_recipe(rows, trials.recipe).epochs
+    epochs = shorten_recipe(rows, trainer.recipe).epochs
     trainings = ConfirmationTrainings(qualities, scores, epochs, rows, perf_counter() - start)
     confirmation = replace(
-        conclude_confirmation(groups, trainings, run),
+        make_confirmation(groups, trainings, run),
         task=source.task.kind.name,
         label_std=source.task.target_std,
     )
@@ -141,14 +141,14 @@ def confirm_ranking(
         remaining_seconds = max(0.0, seconds - (perf_counter() - start))
         all_rows_seconds = ALL_ROWS_SHARE * remaining_seconds
     confirmation, winner_training = _choose_final_winner(
-        confirmation, best_arch, trials, config, records, all_rows_seconds
+        confirmation, best_arch, trainer, config, records, all_rows_seconds
     )
     # Save before gradient boosting, which cannot change the winner.
     confirmation.save(run.folder)
     boosting_seconds = None
     if seconds is not None:
         boosting_seconds = max(0.0, seconds - (perf_counter() - start))
-    boosting = trials.compare_with_boosting(winner_training, boosting_seconds)
+    boosting = trainer.compare_with_boosting(winner_training, boosting_seconds)
     confirmation = replace(
         confirmation,
         entries=(*confirmation.entries, boosting),
@@ -160,7 +160,7 @@ def confirm_ranking(
 def _choose_final_winner(
     confirmation: Confirmation,
     best_arch: Arch,
-    trials: TrainingTrials,
+    trainer: TableTrainer,
     config: SearchConfig,
     records: Sequence[Record],
     seconds: float | None,
@@ -172,23 +172,23 @@ def _choose_final_winner(
     Returns:
         The confirmation, and the training of the winner, or why it failed.
     """
-    outcomes = trials.train_with_designs(best_arch, seconds=seconds)
+    outcomes = trainer.train_with_designs(best_arch, seconds=seconds)
     limit_values = {}
     violations = {}
     for name in outcomes:
         if name == BEST_OF_SEARCH:
             # The search has proposed only architectures that satisfy the limits.
             continue
-        limit_values[name] = measure_design(name, trials.source.task, config, records)
+        limit_values[name] = measure_design(name, trainer.source.task, config, records)
         violation = describe_violation(limit_values[name], config.limit_texts)
         if violation:
             violations[name] = violation
     winner = choose_by_validation(outcomes, violations)
     training = outcomes[winner]
     if isinstance(training, TrainingResult):
-        trials.copy_winner_training(training)
+        trainer.copy_winner_training(training)
     entries = []
-    for entry in trials.compare_networks(outcomes, winner):
+    for entry in trainer.compare_networks(outcomes, winner):
         entry = replace(
             entry,
             violation=violations.get(entry.name, ""),
@@ -242,7 +242,7 @@ def choose_groups(
     return {name: group for name, group in groups.items() if group}
 
 
-def conclude_confirmation(
+def make_confirmation(
     groups: Mapping[str, Sequence[Arch]], trainings: ConfirmationTrainings, run: RunFolder
 ) -> Confirmation:
     """Choose the winner and compare the groups.

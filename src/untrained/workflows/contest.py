@@ -9,10 +9,9 @@ than expected is stopped within its cycle (`MAX_OVERRUN`). After the first round
 enters again with a lower and a higher learning rate.
 
 Entries are compared on validation samples that no entry was trained on: by accuracy, or by RMSE if
-labels are numbers. The winner is afterwards
-trained on all of them, so that a large validation part costs nothing. Among entries within one
-standard error of the best, the one with the lowest latency wins if latency is limited, otherwise
-the smallest.
+labels are numbers. Afterwards the winner is trained on these samples too, so that a large
+validation part costs nothing. Among entries within one standard error of the best, the one with the
+lowest latency wins if latency is limited, otherwise the smallest.
 
 With a limit on the time, `contest_entrants.py` chooses which entries take part. A training that
 turns out to be slower than expected is shortened; if the time is over, the best entry so far wins.
@@ -59,7 +58,7 @@ from untrained.workflows.contest_rounds import (
 from untrained.workflows.contest_state import ContestState, get_weights_path
 from untrained.workflows.contest_training import (
     ContestSettings,
-    load_training_subject,
+    make_training_setup,
     split_for_contest,
 )
 
@@ -89,7 +88,8 @@ def run_contest(
         archs: The architectures of entries and substitutes, by text.
         settings: What they have in common.
         on_progress: Called after every step of a training.
-        substitutes: Networks that replace entries by score that are too slow; None for none.
+        substitutes: Networks that replace entries that were selected by score and are too slow;
+            None for none.
 
     Returns:
         The contest, or None if no training finished.
@@ -146,7 +146,8 @@ class RunningContest:
         """Run all rounds, except what an earlier call has finished.
 
         Args:
-            substitutes: Networks that replace entries by score that are too slow; None for none.
+            substitutes: Networks that replace entries that were selected by score and are too slow;
+                None for none.
 
         Returns:
             "finished", or "time" if the time was over before the last round.
@@ -193,7 +194,7 @@ class RunningContest:
         tied = self._find_ties(finished)
         # Of entries that are equally fast and large, such as one network with two learning rates,
         # `min` returns the first, which has the best result.
-        winner = min(tied, key=self._make_tie_key)
+        winner = min(tied, key=self._make_tie_break_key)
         others = [number for number in state.entries if number not in finished]
         entries = tuple(state.entries[number] for number in finished + others)
         contest = Contest(
@@ -279,10 +280,10 @@ class RunningContest:
             if len(entries[number].rounds) >= round_index:
                 finished.append(number)
 
-        def get_place(number: int) -> tuple[float, int]:
+        def make_sort_key(number: int) -> tuple[float, int]:
             return (-entries[number].rounds[round_index - 1].rank_value, number)
 
-        return sorted(finished, key=get_place)[: self._counts[round_index]]
+        return sorted(finished, key=make_sort_key)[: self._counts[round_index]]
 
     def _train_entries(self, round_index: int, numbers: Sequence[int]) -> None:
         """Train entries for their share of the round, except those that have finished it."""
@@ -337,7 +338,7 @@ class RunningContest:
         return self._round_seconds[round_index]
 
     def _must_stop(self) -> bool:
-        """Whether the time is over and at least one entry has finished a round."""
+        """Return whether the time is over and at least one entry has finished a round."""
         if self._settings.seconds is None:
             return False
         if self._state.elapsed_seconds < self._settings.seconds:
@@ -438,8 +439,8 @@ class RunningContest:
         settings = self._settings
         entry = self._state.entries[number]
         process = make_training_process(settings.compute.device)
-        subject = load_training_subject(self._archs[entry.arch], settings)
-        network = subject.build_network(process.device, settings.seed)
+        setup = make_training_setup(self._archs[entry.arch], settings)
+        network = setup.build_network(process.device, settings.seed)
         if round_index > 0:
             path = get_weights_path(settings.folder, number)
             load_weights(network, load_tensors(path), path)
@@ -481,11 +482,11 @@ class RunningContest:
             if entries[number].rounds and not entries[number].error:
                 finished.append(number)
 
-        def get_place(number: int) -> tuple[int, float, int]:
+        def make_sort_key(number: int) -> tuple[int, float, int]:
             entry = entries[number]
             return (-len(entry.rounds), -entry.rounds[-1].rank_value, number)
 
-        return sorted(finished, key=get_place)
+        return sorted(finished, key=make_sort_key)
 
     def _find_ties(self, ranked: Sequence[int]) -> list[int]:
         """Return the entries of the last round that are within one standard error of the best.
@@ -507,8 +508,8 @@ class RunningContest:
                 tied.append(number)
         return tied
 
-    def _make_tie_key(self, number: int) -> tuple[float, float]:
-        """Return what decides between entries that are tied: latency, then parameters."""
+    def _make_tie_break_key(self, number: int) -> tuple[float, float]:
+        """Return a sort key for entries that are tied: latency, then parameters."""
         entry = self._state.entries[number]
         return (entry.latency or 0.0, entry.params or 0)
 

@@ -1,9 +1,9 @@
 """Choose which entries of a contest take part, if its time is limited.
 
-An entry is left out if its network could not be trained long enough after the contest. If it was
-selected by score, the next fast architecture of the ranking replaces it. If time is short, only the
-first entries take part, as many as can be trained for enough steps in the first round: a few longer
-trainings say more than many that have hardly begun.
+An entry is left out if its network is too slow to be trained long enough after the contest. If the
+entry was selected by score, the next network of the ranking that is fast enough replaces it. If
+time is short, only the first entries take part, as many as can be trained for enough steps in the
+first round: a few longer trainings say more than many that have hardly begun.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ from untrained.workflows.contest_rounds import estimate_first_round, plan_rounds
 from untrained.workflows.contest_state import ContestState
 from untrained.workflows.contest_training import (
     ContestSettings,
-    load_training_subject,
+    make_training_setup,
     measure_step_seconds,
 )
 
 # At least this many entries take part, even if the first round is too short for them.
 MIN_ENTRIES = 4
-# At most this many times the intended number of entries by score are timed to find fast ones.
+# At most this many networks are timed to find a substitute for one entry.
 MAX_TIMED_FACTOR = 4
 # Timing entries, and then their substitutes, takes at most this fraction of the time of the
 # contest. `MIN_ENTRIES` are timed in any case.
@@ -34,10 +34,10 @@ MIN_FINAL_EPOCHS = 40
 
 @dataclass(frozen=True)
 class Substitutes:
-    """Networks that take part if entries by score are too slow to train.
+    """Networks that replace entries that were selected by score and are too slow.
 
     Attributes:
-        candidates: The networks that follow the entries by score in the ranking, best first. Their
+        candidates: The networks that follow those entries in the ranking, best first. Their
             `number` is ignored; a candidate that takes part gets a new one. Some of them may
             already be entries for another reason, for example because they are large.
         add_latency: Returns a network with its latency, if latency is limited; None if it exceeds
@@ -64,8 +64,8 @@ class StepTimer:
 
     def measure(self, arch: str) -> float | Failure:
         """Return the seconds of a step of a network, or why it cannot be trained."""
-        subject = load_training_subject(self.archs[arch], self.settings)
-        return catch_failure(measure_step_seconds, subject, self.settings, self.part)
+        setup = make_training_setup(self.archs[arch], self.settings)
+        return catch_failure(measure_step_seconds, setup, self.settings, self.part)
 
     def time_entry(self, state: ContestState, number: int) -> None:
         """Measure the time per step of an entry. An entry that cannot be trained gets an error."""
@@ -94,7 +94,8 @@ def choose_entrants(
         settings: What the entries have in common.
         parts: The samples to train on and to compare on.
         timer: Measures training steps.
-        substitutes: Networks that replace entries by score that are too slow; None for none.
+        substitutes: Networks that replace entries that were selected by score and are too slow;
+            None for none.
     """
     if settings.seconds is None or state.has_chosen_entrants or state.has_results:
         return
@@ -141,6 +142,7 @@ class _EntrantSelection:
         if substitutes is not None:
             entrants += self._add_substitutes(substitutes, entrants)
         self._readmit_fastest(MIN_ENTRIES - len(entrants))
+        # The step times of entries that take part are used for planning, those of others are not.
         for number in self.state.first_numbers:
             if self.state.entries[number].error:
                 self.state.step_seconds.pop(number, None)
@@ -172,14 +174,17 @@ class _EntrantSelection:
         return entrants
 
     def _is_too_slow(self, step_seconds: float) -> bool:
-        """Whether a network could not be trained long enough after the contest."""
+        """Return whether a network could not be trained long enough after the contest."""
         if self.settings.final_seconds is None:
             return False
         steps_per_epoch = max(1, self.samples // self.settings.recipe.batch)
         return step_seconds * steps_per_epoch * MIN_FINAL_EPOCHS > self.settings.final_seconds
 
     def _has_time_for(self, numbers: Sequence[int]) -> bool:
-        """Whether the first round is long enough for some entries and for other learning rates."""
+        """Return whether the first round is long enough for these entries.
+
+        It also trains the best of them with other learning rates.
+        """
         if len(numbers) <= MIN_ENTRIES:
             return True
         needed = estimate_first_round([self.state.step_seconds[number] for number in numbers])
@@ -211,7 +216,7 @@ class _EntrantSelection:
         return count
 
     def _add_substitutes(self, substitutes: Substitutes, entrants: Sequence[int]) -> list[int]:
-        """Replace entries by score that are too slow by the next networks that are fast enough.
+        """Replace slow entries that were selected by score by the next networks of the ranking.
 
         Args:
             substitutes: The next networks.

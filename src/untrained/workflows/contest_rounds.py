@@ -54,9 +54,10 @@ def estimate_first_round(step_seconds: Sequence[float]) -> float:
     Args:
         step_seconds: How long a training step of each entry takes.
     """
-    seconds = sum(ENOUGH_STEPS[0] * seconds_of_entry for seconds_of_entry in step_seconds)
+    training_seconds = [ENOUGH_STEPS[0] * seconds for seconds in step_seconds]
+    total_seconds = sum(training_seconds)
     # The trainings with other learning rates take about as long as the average one.
-    return seconds + len(RATE_FACTORS) * seconds / len(step_seconds)
+    return total_seconds + len(RATE_FACTORS) * total_seconds / len(step_seconds)
 
 
 def estimate_longest_contest(entries: int, samples: int, step_seconds: float, batch: int) -> float:

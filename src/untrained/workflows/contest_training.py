@@ -30,8 +30,8 @@ from untrained.training.distributed import make_training_process
 from untrained.training.loop import Training
 from untrained.training.recipes import Recipe
 from untrained.types import Arch
-from untrained.workflows.subject import load_subject
-from untrained.workflows.train_subject import TrainingSubject
+from untrained.workflows.network_spec import load_network_spec
+from untrained.workflows.training_setup import TrainingSetup
 
 # Fraction of the samples that entries are compared on, and the largest number of them.
 VAL_SHARE = 0.25
@@ -108,24 +108,24 @@ def split_for_contest(source: DataSource, seed: int) -> dict[str, PartInMemory]:
     }
 
 
-def load_training_subject(arch: Arch, settings: ContestSettings) -> TrainingSubject:
+def make_training_setup(arch: Arch, settings: ContestSettings) -> TrainingSetup:
     """Return an architecture with the data of the contest."""
-    subject = load_subject(arch, settings.space, settings.compute.device)
-    return TrainingSubject(str(arch), arch.space, subject, settings.data, settings.source, None)
+    spec = load_network_spec(arch, settings.space, settings.compute.device)
+    return TrainingSetup(str(arch), arch.space, spec, settings.data, settings.source, None)
 
 
 def measure_step_seconds(
-    subject: TrainingSubject, settings: ContestSettings, part: PartInMemory
+    setup: TrainingSetup, settings: ContestSettings, part: PartInMemory
 ) -> float:
     """Return how long a training step of a network takes.
 
     Args:
-        subject: The network.
+        setup: The network and its data.
         settings: How it is trained.
         part: Training samples, of which a few batches are used.
     """
     process = make_training_process(settings.compute.device)
-    network = subject.build_network(process.device, settings.seed)
+    network = setup.build_network(process.device, settings.seed)
     steps = TIMED_STEPS
     if settings.recipe.graphs and torch.device(process.device).type == "cuda":
         steps = TIMED_REPLAYED_STEPS

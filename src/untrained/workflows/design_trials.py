@@ -58,9 +58,9 @@ from untrained.training.recipes import (
 )
 from untrained.training.result import TRAINING_FILE, AnotherTrainingError, TrainingResult
 from untrained.types import BINARY, TRANSIENT_FAILURES, Arch, Failure
-from untrained.workflows.subject import load_subject, make_ctr_design_arch
+from untrained.workflows.network_spec import load_network_spec, make_ctr_design_arch
 from untrained.workflows.train import get_data_argument, train
-from untrained.workflows.train_subject import TrainingSubject
+from untrained.workflows.training_setup import TrainingSetup
 
 RECIPE = RECIPES["ctr"]
 # Largest number of rows that a candidate sees, over all epochs.
@@ -70,7 +70,7 @@ DESIGNS_FOLDER = "references"
 
 
 @dataclass(frozen=True)
-class TrainingTrials:
+class TableTrainer:
     """Trains networks of one space, and hand-designed networks, on one table.
 
     Short trainings read the training and the validation part. Each is saved when it is finished,
@@ -170,27 +170,31 @@ class TrainingTrials:
         names = [BEST_OF_SEARCH, *designs]
         outcomes: dict[str, TrainingResult | str] = {}
 
-        def report_networks(_: Progress | None = None) -> None:
+        def report_finished_networks(_: Progress | None = None) -> None:
             # This is also called after every step of a training. The step itself is not shown, but
             # the display updates its clock.
             self._report_progress("comparing", len(outcomes), len(names), 0)
 
-        report_networks()
+        report_finished_networks()
         for name in names:
             networks_left = len(names) - len(outcomes)
             seconds_each = (deadline - perf_counter()) / networks_left
             try:
                 if name == BEST_OF_SEARCH:
-                    outcomes[name] = self._train_best_arch(best_arch, report_networks, seconds_each)
+                    outcomes[name] = self._train_best_arch(
+                        best_arch, report_finished_networks, seconds_each
+                    )
                 else:
-                    outcomes[name] = self._train_design(name, report_networks, seconds_each)
+                    outcomes[name] = self._train_design(
+                        name, report_finished_networks, seconds_each
+                    )
             except Interrupted:
                 # Ctrl-C ends the whole comparison.
                 raise
             except UsageError as error:
                 # A training that diverged is a result too.
                 outcomes[name] = str(error)
-            report_networks()
+            report_finished_networks()
         return outcomes
 
     def compare_with_boosting(
@@ -299,14 +303,14 @@ class TrainingTrials:
             return train(make_ctr_design_arch(name), data, run=folder, **options)
 
     def _choose_options(
-        self, subject: TrainingSubject, on_progress: ProgressCallback, seconds: float
+        self, setup: TrainingSetup, on_progress: ProgressCallback, seconds: float
     ) -> dict[str, Any]:
         """Return options of `train` with the learning rate that gives the lowest loss.
 
         If every short training fails, the default rate is used.
 
         Args:
-            subject: The network.
+            setup: The network and its data.
             on_progress: Called after every step of the training.
             seconds: Time for the choice and the training; infinite for no limit. Half of it is for
                 choosing the rate; a trial in progress is finished.
@@ -318,7 +322,7 @@ class TrainingTrials:
             if perf_counter() - start > seconds / 2:
                 break
             recipe = self.recipe.with_options(rate=rate)
-            result, _ = self._train_briefly(subject, recipe)
+            result, _ = self._train_briefly(setup, recipe)
             if result and result["loss"] < best_loss:
                 best_recipe = recipe
                 best_loss = result["loss"]
@@ -334,7 +338,7 @@ class TrainingTrials:
         return options
 
     def _train_briefly(
-        self, subject: TrainingSubject, recipe: Recipe
+        self, setup: TrainingSetup, recipe: Recipe
     ) -> tuple[dict[str, float] | None, bool]:
         """Train a network on few rows, or read the result of an earlier training.
 
@@ -345,13 +349,13 @@ class TrainingTrials:
         parts = {name: thin_part(self.source.parts[name]) for name in (TRAIN, VAL)}
         recipe = shorten_recipe(len(parts[TRAIN]), recipe)
         path = self.folder / TRAININGS_FILE
-        key = self._make_key(subject, recipe, parts)
+        key = self._make_key(setup, recipe, parts)
         results = _read_results(path)
         if key in results:
             return _get_metrics(results[key]), False
         try:
             result = catch_failure(
-                _train_and_validate, subject, recipe, parts, self.seed, self.compute
+                _train_and_validate, setup, recipe, parts, self.seed, self.compute
             )
         except KeyboardInterrupt:
             raise Interrupted(
@@ -367,25 +371,25 @@ class TrainingTrials:
         write_atomically(path, json.dumps(results, indent=1) + "\n")
         return _get_metrics(results[key]), True
 
-    def _make_key(self, subject: TrainingSubject, recipe: Recipe, parts: dict[str, Part]) -> str:
+    def _make_key(self, setup: TrainingSetup, recipe: Recipe, parts: dict[str, Part]) -> str:
         """Return everything that the result of a short training depends on, as text."""
-        if subject.subject.space:
+        if setup.spec.space:
             code = fingerprint_space(self.space)
         else:
-            code = subject.fingerprint_code()
+            code = setup.fingerprint_code()
         return (
-            f"{recipe.label} {subject.space} {subject.name} {self.data} "
+            f"{recipe.label} {setup.space} {setup.name} {self.data} "
             f"{fingerprint_samples(parts)} {code} torch {read_torch_version()}, "
             f"seed {self.seed}, {self.compute.device}"
         )
 
-    def _make_candidate(self, arch: Arch) -> TrainingSubject:
-        subject = load_subject(arch, self.space, self.compute.device)
-        return TrainingSubject(str(arch), arch.space, subject, self.data, self.source, None)
+    def _make_candidate(self, arch: Arch) -> TrainingSetup:
+        spec = load_network_spec(arch, self.space, self.compute.device)
+        return TrainingSetup(str(arch), arch.space, spec, self.data, self.source, None)
 
-    def _make_design(self, name: str) -> TrainingSubject:
-        subject = load_subject(make_ctr_design_arch(name), "", self.compute.device)
-        return TrainingSubject(name, "", subject, self.data, self.source, None)
+    def _make_design(self, name: str) -> TrainingSetup:
+        spec = load_network_spec(make_ctr_design_arch(name), "", self.compute.device)
+        return TrainingSetup(name, "", spec, self.data, self.source, None)
 
     def _report_progress(self, stage: str, done: int, total: int, measured: int) -> None:
         if self.on_progress:
@@ -415,7 +419,7 @@ def _get_metrics(result: dict[str, Any]) -> dict[str, float] | None:
 
 
 def _train_and_validate(
-    subject: TrainingSubject,
+    setup: TrainingSetup,
     recipe: Recipe,
     parts: dict[str, Part],
     seed: int,
@@ -423,8 +427,8 @@ def _train_and_validate(
 ) -> dict[str, float]:
     """Train a network; return its loss and quality in its best epoch on the validation part."""
     process = make_training_process(compute.device)
-    network = subject.build_network(process.device, seed)
-    training = Training(network, subject.source, recipe, parts, process, seed)
+    network = setup.build_network(process.device, seed)
+    training = Training(network, setup.source, recipe, parts, process, seed)
     time_limit = compute.time_limit_seconds or inf
     with random_state(seed), fastest_kernels(compute.device):
         end = training.run(time_limit=time_limit)
@@ -432,7 +436,7 @@ def _train_and_validate(
         raise Unscorable("timeout", f"took longer than {compute.time_limit}")
     assert training.best is not None, "an epoch has ended"
     metrics = training.best.metrics
-    quality = subject.source.task.kind.quality
+    quality = setup.source.task.kind.quality
     if quality not in metrics:
         raise Unscorable("error", "all validation rows have the same label; take more rows")
     return {"loss": metrics["loss"], quality: metrics[quality]}
@@ -467,7 +471,7 @@ def choose_by_validation(
     """Return the network with the lowest loss on the validation part.
 
     Args:
-        outcomes: What `TrainingTrials.train_with_designs` returns.
+        outcomes: What `TableTrainer.train_with_designs` returns.
         excluded: Networks that must not win.
 
     Returns:

@@ -31,19 +31,19 @@ from untrained.spaces import Space
 from untrained.training.checkpoint import WEIGHTS_FILE, load_tensors
 from untrained.training.result import TRAINING_FILE
 from untrained.types import Arch, Task
-from untrained.workflows.subject import (
+from untrained.workflows.network_spec import (
     PSEUDO_SPACES,
-    Subject,
+    NetworkSpec,
     find_space_of,
     is_ctr_design,
     load_source_for,
     make_ctr_design_arch,
 )
 from untrained.workflows.timm_models import is_timm_name
-from untrained.workflows.train_subject import (
+from untrained.workflows.training_setup import (
     find_run_folder,
     load_training_data,
-    parse_subject,
+    parse_network,
 )
 
 
@@ -78,7 +78,10 @@ class _Request:
 
 @dataclass(frozen=True)
 class _DataFacts:
-    """Facts about the data of a network: task, classes, normalisation and columns."""
+    """Facts about the data of a network: task, classes, normalisation and columns.
+
+    `has_arrays` says whether the samples are arrays of the user, not images or rows.
+    """
 
     task: Task
     data: str | None
@@ -86,7 +89,7 @@ class _DataFacts:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     schema: Schema | None = None
-    are_arrays: bool = False
+    has_arrays: bool = False
 
 
 def resolve_export_subject(
@@ -108,7 +111,7 @@ def resolve_export_subject(
     requested_network = request.network
     if isinstance(requested_network, Path):
         requested_network = str(requested_network)
-    subject = parse_subject(requested_network, request.space, "cpu")
+    spec = parse_network(requested_network, request.space, "cpu")
 
     # `train.json` describes the weights in the same folder. If the user names a file with weights,
     # the description next to that file applies.
@@ -126,17 +129,15 @@ def resolve_export_subject(
     elif weights_training and weights_folder is not None:
         data_facts = _read_data_facts(weights_training, weights_folder, request.data)
     elif request.data == DATASET_NAME or not isinstance(request.data, str | None):
-        data_name, source = load_training_data(
-            subject, request.data, request.input_shape, data_root
-        )
+        data_name, source = load_training_data(spec, request.data, request.input_shape, data_root)
         data_facts = _find_data_facts(source, data_name)
     else:
         source = load_source_for(
-            subject, request.data or "noise", request.input_shape, num_classes, data_root
+            spec, request.data or "noise", request.input_shape, num_classes, data_root
         )
         data_facts = _find_data_facts(source, request.data)
 
-    model = _build_network(subject, data_facts.task, request.seed)
+    model = _build_network(spec, data_facts.task, request.seed)
     weights_file = None
     if weights is not None:
         weights_file = Path(weights)
@@ -150,11 +151,11 @@ def resolve_export_subject(
         origin = "the module itself"
 
     is_same_network = not weights_training or _is_training_of(
-        weights_training["key"], subject, request.space
+        weights_training["key"], spec, request.space
     )
     return ExportSubject(
-        arch=str(subject.arch),
-        space=_get_space_name(subject, request.space),
+        arch=str(spec.arch),
+        space=_get_space_name(spec, request.space),
         network=model,
         task=data_facts.task,
         weights=origin,
@@ -163,7 +164,7 @@ def resolve_export_subject(
         mean=data_facts.mean,
         std=data_facts.std,
         schema=data_facts.schema,
-        was_trained_on_arrays=data_facts.are_arrays,
+        was_trained_on_arrays=data_facts.has_arrays,
         # The weights of another network may fit, but its test result does not apply.
         training=weights_training if is_same_network else {},
         run=request.run,
@@ -172,13 +173,13 @@ def resolve_export_subject(
     )
 
 
-def _get_space_name(subject: Subject, space: str | Space) -> str:
+def _get_space_name(spec: NetworkSpec, space: str | Space) -> str:
     """Return the name of the search space; empty for a network of the user."""
-    if subject.arch.space in PSEUDO_SPACES:
+    if spec.arch.space in PSEUDO_SPACES:
         return ""
     if isinstance(space, str):
         return space
-    return find_space_of(subject.arch, space).name
+    return find_space_of(spec.arch, space).name
 
 
 # -------------------------------------------------------------------- runs and trainings in folders
@@ -309,16 +310,16 @@ def _check_factory_of_training(arch: str, code: str | None, folder: Path) -> Non
     require_trusted_code(arch, code, str(folder), f"untrained export {arch} --weights {weights}")
 
 
-def _is_training_of(key: dict[str, Any], subject: Subject, space: str | Space) -> bool:
+def _is_training_of(key: dict[str, Any], spec: NetworkSpec, space: str | Space) -> bool:
     """Return whether a training is one of this architecture, built by the same code."""
     # The name of a module or a factory does not identify its architecture, but its code does.
-    if subject.arch.space not in ("module", "factory") and key["arch"] != str(subject.arch):
+    if spec.arch.space not in ("module", "factory") and key["arch"] != str(spec.arch):
         return False
     code: str = key.get("code", "")
-    if not code or subject.arch.space in ("module", "timm"):
+    if not code or spec.arch.space in ("module", "timm"):
         return True
-    if subject.space is None:
-        return code == fingerprint_user_code(subject.factory)
+    if spec.space is None:
+        return code == fingerprint_user_code(spec.factory)
     if not isinstance(space, str):
         return True
     return code == fingerprint_user_code(space)
@@ -364,7 +365,7 @@ def _read_data_facts(training: dict[str, Any], folder: Path, data: object) -> _D
         mean=mean,
         std=std,
         schema=_read_schema(folder),
-        are_arrays=bool(training.get("reads_arrays")),
+        has_arrays=bool(training.get("reads_arrays")),
     )
 
 
@@ -411,8 +412,8 @@ def _find_data_facts(source: DataSource, data: str | None) -> _DataFacts:
     if isinstance(training_part, ImagePart | ArrayPart):
         mean = _flatten(training_part.mean)
         std = _flatten(training_part.std)
-    are_arrays = isinstance(training_part, ArrayPart)
-    return _DataFacts(source.task, data, classes, mean, std, source.schema, are_arrays)
+    has_arrays = isinstance(training_part, ArrayPart)
+    return _DataFacts(source.task, data, classes, mean, std, source.schema, has_arrays)
 
 
 def _flatten(values: Any) -> tuple[float, ...]:
@@ -422,11 +423,11 @@ def _flatten(values: Any) -> tuple[float, ...]:
 # ------------------------------------------------------------------------------ network and weights
 
 
-def _build_network(subject: Subject, task: Task, seed: int) -> nn.Module:
+def _build_network(spec: NetworkSpec, task: Task, seed: int) -> nn.Module:
     """Build the network with the weights that it is scored with; copy a module with its weights."""
-    with random_state(derive_seed("weights", subject.arch.space, subject.arch, seed)):
-        network = subject.build(task)
-    if subject.arch.space == "module":
+    with random_state(derive_seed("weights", spec.arch.space, spec.arch, seed)):
+        network = spec.build(task)
+    if spec.arch.space == "module":
         network = deepcopy(network)
     network = network.cpu().eval()
     # Files contain tensors in the default memory format. Another format would round differently.

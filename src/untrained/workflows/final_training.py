@@ -55,15 +55,16 @@ def plan_final_training(
     contest = Contest.read(RunFolder.read(folder))
     if contest is None:
         return None
-    start: Path | None = get_weights_path(folder, contest.winner_number)
-    if start is not None and not start.is_file():
-        start = None
+    weights_path = get_weights_path(folder, contest.winner_number)
+    start = None
+    if weights_path.is_file():
+        start = weights_path
     recipe = load_recipe(contest.recipe).with_options(rate=contest.winning_entry.rate)
     former_key = read_training_key(folder)
     is_begun = False
     if former_key is not None and former_key.arch == contest.winner and former_key.refit:
         is_begun = refit is None or refit == former_key.refit
-    if start is not None and is_training_of_other_weights(former_key, start):
+    if start is not None and has_other_initial_weights(former_key, start):
         # The contest was held again, with more time or more networks, and the same network won.
         is_begun = False
     if former_key is not None and is_begun:
@@ -81,8 +82,8 @@ def plan_final_training(
     return FinalTraining(recipe.label, start, refit or True)
 
 
-def is_training_of_other_weights(key: TrainingKey | None, start: Path) -> bool:
-    """Return whether a training began with the weights of another file than `start`."""
+def has_other_initial_weights(key: TrainingKey | None, start: Path) -> bool:
+    """Return whether a training began with other weights than those in the file `start`."""
     return key is not None and bool(key.start) and key.start != fingerprint_weights(start)
 
 

@@ -193,19 +193,29 @@ def load_benchmark_data(
         # A table of the user does not say which data its networks were trained on.
         note = f"Networks see {embedded}; --data names the data that yours were trained on."
         return embedded, load_data(embedded, truth.task, root), note
-    note = ""
-    for name in (truth_dataset, embedded):
-        try:
-            source = load_data(name, truth.task, root)
-            # Files are read only when the first batch is drawn.
-            source.batch(1)
-        except UsageError as error:
-            note = f"Networks see {embedded}, since {truth_dataset} is not under the data root."
-            if _has_files(truth_dataset, root):
-                note = f"Networks see {embedded}, since {truth_dataset} cannot be loaded: {error}."
-            continue
-        return name, source, note
-    raise UsageError(f"no data are available for {truth.task}; name some, such as --data noise")
+    try:
+        return truth_dataset, _load_and_read(truth_dataset, truth.task, root), ""
+    except UsageError as error:
+        note = f"Networks see {embedded}, since {truth_dataset} is not under the data root."
+        if _has_files(truth_dataset, root):
+            note = f"Networks see {embedded}, since {truth_dataset} cannot be loaded: {error}."
+    try:
+        return embedded, _load_and_read(embedded, truth.task, root), note
+    except UsageError as error:
+        raise UsageError(
+            f"no data are available for {truth.task}; name some, such as --data noise"
+        ) from error
+
+
+def _load_and_read(name: str, task: Task, root: str | Path | None) -> DataSource:
+    """Load data, and draw a sample, because their files are read only then.
+
+    Raises:
+        UsageError: The data cannot be loaded.
+    """
+    source = load_data(name, task, root)
+    source.batch(1)
+    return source
 
 
 def _has_files(dataset: str, root: str | Path | None) -> bool:

@@ -64,7 +64,7 @@ def write_sample_bundle(
     data_root: Path | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> LatencyBundle:
-    """Write sampled architectures of a space.
+    """Write a bundle of sampled architectures.
 
     Args:
         out: The folder to write. It must be new or empty.
@@ -103,7 +103,7 @@ def write_run_bundle(
     space: str | Space = "nasbench201",
     on_progress: ProgressCallback | None = None,
 ) -> LatencyBundle:
-    """Write the best architecture of a run, and those that follow it in the ranking.
+    """Write a bundle of the best architecture of a run and those that follow it in the ranking.
 
     A hand-designed network that won is left out.
 
@@ -153,7 +153,7 @@ def _write_bundle(
     archs: Sequence[Arch],
     on_progress: ProgressCallback | None,
 ) -> LatencyBundle:
-    """Write all files to a temporary folder, and rename it when it is complete."""
+    """Write all files to a temporary folder, which is renamed when it is complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:

@@ -13,7 +13,7 @@ from time import perf_counter
 from untrained.benchmarks.statistics import orient_score
 from untrained.errors import Interrupted, UsageError
 from untrained.files import use_run_folder, write_atomically
-from untrained.formatting import format_percent
+from untrained.formatting import format_now, format_percent
 from untrained.progress import BestSoFar, Progress, ProgressCallback
 from untrained.reports.contest_result import ContestEntry
 from untrained.reports.live_summary import FailureCount, LivePhase, LiveSummary
@@ -28,7 +28,6 @@ from untrained.workflows.report import (
     RELOAD_SECONDS,
     REPORT_FILE,
     describe_killed_session,
-    format_now,
     make_search_title,
     write_report,
 )
@@ -301,14 +300,14 @@ def _summarise_phase(name: str, clock: _PhaseClock) -> LivePhase:
         is_finished=clock.end is not None,
         is_percentage=latest.is_percentage,
     )
+    if phase.is_finished or not latest.total or seconds < MIN_ESTIMATE_SECONDS:
+        return phase
     # A resumed training begins at a later step, and the clock starts at the first event.
     measured_count = latest.done - clock.first.done
     if latest.records:
         # Architectures whose records are read from the store take no time, so they are not counted.
         measured_count = latest.measured
-    if phase.is_finished or not latest.total:
-        return phase
-    if not measured_count or seconds < MIN_ESTIMATE_SECONDS:
+    if not measured_count:
         return phase
     seconds_left = seconds / measured_count * max(0, latest.total - latest.done)
     return replace(phase, seconds_left=seconds_left)

@@ -19,6 +19,7 @@ import torch
 from untrained.config import DEFAULT_DATA
 from untrained.data_root import find_cache_root
 from untrained.files import write_atomically
+from untrained.formatting import format_count
 from untrained.progress import Progress, ProgressCallback
 from untrained.proxies import Proxy
 from untrained.readers.json_file import parse_json
@@ -36,12 +37,11 @@ FOLDER = "proxy-costs"
 
 
 def describe_measurement() -> str:
-    """Describe in a sentence how the times were measured."""
-    threads = torch.get_num_threads()
-    noun = "thread" if threads == 1 else "threads"
+    """Describe how the times were measured."""
+    threads = format_count(torch.get_num_threads(), "thread")
     return (
         f"Times are milliseconds for one network of {SPACE} on {DEFAULT_DATA}, on this CPU with "
-        f"{threads} {noun} and torch {torch.__version__}: the fastest of {REPEATS}, without "
+        f"{threads} and torch {torch.__version__}: the fastest of {REPEATS}, without "
         "building the network. In a search, proxies share passes."
     )
 

@@ -29,6 +29,7 @@ from untrained.runs.ranking import CONFIDENCE, Ranking, rank_records
 from untrained.runs.reference import FittedAggregate, describe_consensus
 from untrained.types import Arch, Record
 from untrained.workflows.arguments import check_option_names
+from untrained.workflows.network_spec import Network
 from untrained.workflows.score import (
     Proxies,
     ScoreOptions,
@@ -37,7 +38,6 @@ from untrained.workflows.score import (
     score_networks,
 )
 from untrained.workflows.scoring_plan import BASELINES
-from untrained.workflows.subject import Network
 from untrained.workflows.timm_models import is_timm_name, list_timm_models
 
 # Functions with these names run a script; they are not factories.
@@ -46,7 +46,7 @@ _SCRIPT_FUNCTIONS = ("main",)
 
 @dataclass(frozen=True)
 class Certainty:
-    """How certain the place of a network is.
+    """How certain the score and the place of a network are.
 
     Attributes:
         low: Lower end of the 95 % interval of its score.
@@ -204,8 +204,8 @@ def _resample_members(
     for column, arch in enumerate(archs):
         own_scores = resampled[:, column]
         low, high = np.nanquantile(own_scores, [tail, 1 - tail])
-        is_other_better = own_scores >= resampled[:, 0]
-        tied = column > 0 and float(np.mean(is_other_better)) > tail
+        is_as_good_as_first = own_scores >= resampled[:, 0]
+        tied = column > 0 and float(np.mean(is_as_good_as_first)) > tail
         certainties[str(arch)] = Certainty(float(low), float(high), tied)
     return certainties
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from untrained.benchmarks.statistics import orient_score
 from untrained.drawings.diagrams import Diagram, read_diagram
 from untrained.errors import UsageError
 from untrained.files import write_atomically
+from untrained.formatting import format_now
 from untrained.names import parse_call
 from untrained.quantities import parse_path
 from untrained.reports.confirmation_result import Confirmation
@@ -226,11 +226,6 @@ def describe_killed_session(session: Session) -> str:
 def make_search_title(run: RunFolder) -> str:
     """Return the title of the page of a search."""
     return run.data_title or f"Architecture search for {run.config.data}"
-
-
-def format_now() -> str:
-    """Return the local date and time, as pages show it."""
-    return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 def _read_training(folder: str | Path) -> TrainingResult | None:

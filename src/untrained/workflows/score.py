@@ -26,16 +26,16 @@ from untrained.runs.store import Store
 from untrained.spaces import Space
 from untrained.types import Arch, Record, Task
 from untrained.workflows.arguments import check_option_names
-from untrained.workflows.scores import Scores
-from untrained.workflows.subject import (
+from untrained.workflows.network_spec import (
     PSEUDO_SPACES,
     Network,
-    Subject,
+    NetworkSpec,
+    load_network_spec,
     load_source_for,
-    load_subject,
     make_checked_builder,
     unknown_network_error,
 )
+from untrained.workflows.scores import Scores
 
 DEFAULT_PROXIES = ("dextr",)
 Proxies = str | Proxy | Sequence[str | Proxy]
@@ -176,40 +176,40 @@ def _score_each_network(
         num_classes = parse_count(num_classes, "num_classes", 1, MAX_CLASSES)
     if input_shape is not None:
         input_shape = parse_shape(input_shape)
-    subjects = []
+    specs = []
     for network in list_networks(networks):
         # A warm-up must not train the user's own module.
-        subjects.append(load_subject(network, space, device, copy_module=bool(warm_up)))
-    if not subjects:
+        specs.append(load_network_spec(network, space, device, copy_module=bool(warm_up)))
+    if not specs:
         raise UsageError(
             "there is nothing to score: give a module, an architecture, or 'file.py:factory'"
         )
     for proxy in loaded_proxies:
-        if proxy.parts and len(subjects) < 2:
+        if proxy.parts and len(specs) < 2:
             raise UsageError(f"{proxy.name} compares networks with each other; give at least two")
-    numbered_archs = number_duplicates([subject.arch for subject in subjects])
+    numbered_archs = number_duplicates([spec.arch for spec in specs])
     has_fixed_classes = isinstance(data, str | Path) or num_classes is not None
     warm_weights = _WarmWeights(warm_up, device)
     results: list[list[Record]] = []
     all_records: list[Record] = []
     with _open_store(store) as opened_store:
-        for subject, numbered_arch in zip(subjects, numbered_archs, strict=True):
-            source = load_source_for(subject, data, input_shape, num_classes, data_root)
+        for spec, numbered_arch in zip(specs, numbered_archs, strict=True):
+            source = load_source_for(spec, data, input_shape, num_classes, data_root)
             evaluator = make_inline_evaluator(
-                make_checked_builder(subject, source.task, has_fixed_classes),
+                make_checked_builder(spec, source.task, has_fixed_classes),
                 source,
                 expand_aggregates(loaded_proxies),
                 range(seeds),
                 device,
-                opened_store if subject.cacheable else None,
+                opened_store if spec.cacheable else None,
                 # One network is measured after the other, so each can use all threads.
                 single_thread=False,
-                code=subject.fingerprint_code(space),
-                **warm_weights.prepare(subject, source),
+                code=spec.fingerprint_code(space),
+                **warm_weights.prepare(spec, source),
             )
             # Random numbers depend on the name of a network. It is measured under its name without
             # a number, so that its score does not depend on the other networks of the list.
-            (measured,) = evaluator([subject.arch])
+            (measured,) = evaluator([spec.arch])
             records = []
             for record in measured:
                 request = replace(record.request, arch=numbered_arch)
@@ -288,14 +288,14 @@ class _WarmWeights:
     device: str
     _sources: dict[tuple[str, Task], WeightSource] = field(default_factory=dict)
 
-    def prepare(self, subject: Subject, source: DataSource) -> dict[str, Any]:
+    def prepare(self, spec: NetworkSpec, source: DataSource) -> dict[str, Any]:
         """Return the options of `make_inline_evaluator` for these weights; empty for fresh ones."""
         if not self.warm_up:
             return {}
         # Imported here, because warm-ups are rare and the module is slow to import.
         from untrained.training.warm_up import WarmUp
 
-        space = subject.space
+        space = spec.space
         key = (space.name if space else "", source.task)
         if key not in self._sources:
             plan = WarmUp.parse(self.warm_up, source)

@@ -1,4 +1,4 @@
-"""Which proxies a search uses, and for what."""
+"""The proxies of a search, and what each of them is used for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class ScoringPlan:
         return objectives
 
     def describe_objectives(self) -> list[dict[str, object]]:
-        """Return the same objectives as plain rows for `run.json`.
+        """Return the additional objectives as plain rows for `run.json`.
 
         Reports read the rows, because they do not load proxies.
         """
@@ -171,7 +171,7 @@ def _make_fitness(measure: str, higher_is_better: bool) -> Fitness:
 
 
 def _is_maximised(proxy: Proxy) -> bool:
-    """Whether a strategy with several objectives maximises a proxy.
+    """Return whether a strategy with several objectives maximises a proxy.
 
     Larger networks tend to be more accurate, so a size that is used as a proxy is maximised. As an
     additional objective, a size is the cost of a network and is minimised.

@@ -1,7 +1,7 @@
 """Run one search in its own process: `python -m untrained.workflows.search_process`.
 
 The process reads its configuration as one line of JSON from standard input and leaves the result in
-the run folder. An experiment starts several of them at a time.
+the run folder. An experiment runs several such processes at a time.
 """
 
 import json
@@ -20,7 +20,9 @@ def main() -> None:
     """Read a configuration and run its search with one worker."""
     # A terminal sends Ctrl-C to all processes. The parent handles it and stops this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    document = json.loads(os.fdopen(os.dup(0)).readline())
+    # The line is read through a duplicate of standard input, which `_exit_with_parent` needs open.
+    with os.fdopen(os.dup(0)) as standard_input:
+        document = json.loads(standard_input.readline())
     Thread(target=_exit_with_parent, daemon=True).start()
     try:
         config = SearchConfig.from_document(document)

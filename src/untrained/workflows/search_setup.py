@@ -181,8 +181,9 @@ def prepare_search(
     )
     rng = make_generator("search", strategy_spec.seed_name, loaded_space.name, config.seed)
     strategy = strategy_spec.make(limits.space, rng, plan.fitness, inputs)
-    if budget == Budget(top=config.top):
-        # The user set no budget, time or stability, and some strategies have a budget of their own.
+    is_budget_unset = budget == Budget(top=config.top)
+    if is_budget_unset:
+        # The user set no budget, time or stability. Some strategies have a budget of their own.
         budget = replace(budget, count=strategy.default_budget)
     if config.confirm and strategy_spec.accepts_extra_proposals:
         strategy = _add_known_designs(strategy, limits.space, budget)
@@ -230,7 +231,7 @@ def choose_space(data: str) -> str:
 
 
 def _add_known_designs(strategy: Strategy, space: ConstrainedSpace, budget: Budget) -> Strategy:
-    """Let the known designs of a space be candidates; they take at most half of the budget."""
+    """Add the known designs of a space to the candidates, for at most half of the budget."""
     if space.space.hooks.known_designs is None:
         return strategy
     max_designs = None
@@ -265,7 +266,7 @@ def _plan_scoring(
 def _choose_default_space(
     config: SearchConfig, samples: Samples | None, source: DataSource | None
 ) -> str:
-    """Return the name of the default space; for a table of numbers only, that which reads them."""
+    """Return the name of the default space; `mlp` for a table whose columns are all numbers."""
     space_of_arrays = _choose_space_of_arrays(config, samples, source)
     if space_of_arrays:
         return space_of_arrays

@@ -1,5 +1,7 @@
-"""The stages of a search in which architectures are scored: the reference sample of an aggregate,
-screening, scoring or validating, and the pool of a strategy that has one.
+"""The stages of a search in which architectures are scored.
+
+These are the reference sample of an aggregate, screening, scoring or validating, and the pool of a
+strategy that has one.
 
 Every stage makes an evaluator from the proxies of the scoring plan, an executor and the store. The
 store also lists which records belong to the run, see `RunFolder.compute_search_key`.
@@ -33,8 +35,8 @@ SUPERNET_STAGE = "searching the supernet"
 class SearchStages:
     """Scores what a strategy proposes, stage by stage.
 
-    A strategy may need `score_pool` in its constructor, before there are workers or a store. These
-    are therefore supplied later, by `connect`.
+    A strategy may need `score_pool` in its constructor, before there are workers or a store. So
+    `connect` sets the workers and the store later.
 
     Args:
         plan: Which proxies score what.

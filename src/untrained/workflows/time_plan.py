@@ -12,9 +12,9 @@ TRAINING = "training"
 # Relative weights by which the time is divided among the phases. The winner gains most from its own
 # training, and a few hundred scored networks are enough (docs/results/one-command.md).
 SHARES = {SCORING: 0.1, CONTEST_PHASE: 0.25, TRAINING: 0.6}
-# Seconds that are reserved for the work after the last phase: testing, the report, the export.
-# They were measured on two cores, and do not depend on the length of the phases. The two shares of
-# the total time are the least and the most that is reserved.
+# Seconds that are reserved for the work after the last phase: testing, the report, the export. They
+# were measured on two cores, and do not depend on the length of the phases. At least and at most
+# these two shares of the total time are reserved.
 FINAL_SECONDS = 9.0
 MIN_FINAL_SHARE = 0.01
 MAX_FINAL_SHARE = 0.3

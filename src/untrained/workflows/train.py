@@ -91,8 +91,8 @@ from untrained.training.result import (
 from untrained.types import REGRESSION, Arch
 from untrained.workflows.final_training import FinalTraining, plan_final_training
 from untrained.workflows.live_report import LiveReport
-from untrained.workflows.subject import is_ctr_design
-from untrained.workflows.train_subject import TrainingSubject, find_run_folder, resolve_subject
+from untrained.workflows.network_spec import is_ctr_design
+from untrained.workflows.training_setup import TrainingSetup, find_run_folder, prepare_training
 
 # Number of steps between checkpoints. There is also one after every epoch, and one after
 # `CHECKPOINT_SECONDS`.
@@ -255,28 +255,28 @@ def train(
             "out"
         )
     start_time = perf_counter()
-    subject = resolve_subject(
+    setup = prepare_training(
         network, space, data, loaded_recipe, input_shape, process.device, data_root
     )
     if recipe_text is None:
-        default_recipe = get_default_recipe_name(subject.source.task, belongs_to_user(subject.data))
+        default_recipe = get_default_recipe_name(setup.source.task, belongs_to_user(setup.data))
         loaded_recipe = _load_recipe(default_recipe, epochs)
     if seed is None:
-        seed = subject.seed
-    parts = _load_parts(subject)
+        seed = setup.seed
+    parts = _load_parts(setup)
     notes = []
     is_flip_from_data = "flip" in loaded_recipe.from_data
-    loaded_recipe = adapt_recipe(loaded_recipe, subject.source)
+    loaded_recipe = adapt_recipe(loaded_recipe, setup.source)
     if is_flip_from_data and isinstance(parts[TRAIN], ImagePart):
-        has_numbers = subject.source.task.kind == REGRESSION
+        has_numbers = setup.source.task.kind == REGRESSION
         notes.append(describe_mirroring(loaded_recipe.flip, has_numbers=has_numbers))
     if isinstance(parts[TRAIN], ArrayPart) and loaded_recipe.augments_images:
         notes.append(f"the augmentation of {loaded_recipe.name} is left out: samples are arrays")
     key = TrainingKey(
-        what=subject.name,
-        space=subject.space,
-        arch=subject.arch,
-        data=subject.data,
+        what=setup.name,
+        space=setup.space,
+        arch=setup.arch,
+        data=setup.data,
         recipe=loaded_recipe.to_document(),
         seed=seed,
         device=device,
@@ -284,15 +284,15 @@ def train(
         patience=patience,
         refit=refit,
         start=_fingerprint_weights(start),
-        code=subject.fingerprint_code(),
+        code=setup.fingerprint_code(),
         samples=fingerprint_samples(parts),
         torch=read_torch_version(),
     )
     if run is None:
-        folder = subject.choose_default_folder(loaded_recipe.name, key.code, key.samples)
+        folder = setup.choose_default_folder(loaded_recipe.name, key.code, key.samples)
     else:
         folder = Path(run)
-    if folder == subject.run_folder:
+    if folder == setup.run_folder:
         _move_earlier_training(folder, key, process)
     earlier_result = _read_finished_training(folder, key)
     if earlier_result is not None:
@@ -301,7 +301,7 @@ def train(
             # finished training may be read-only.
             with suppress(OSError):
                 _remove_checkpoint(folder)
-        model = _load_trained_network(subject, folder, process.device, seed)
+        model = _load_trained_network(setup, folder, process.device, seed)
         return replace(earlier_result, model=model, was_finished=True)
     # The parts to train and select with, and the parts whose sizes are listed in the result.
     training_parts = parts
@@ -319,7 +319,7 @@ def train(
                 network,
                 folder / ESTIMATE_FOLDER,
                 process,
-                data=get_data_argument(subject.data, subject.source),
+                data=get_data_argument(setup.data, setup.source),
                 recipe=loaded_recipe.label,
                 space=space,
                 device=device,
@@ -335,12 +335,12 @@ def train(
             joined_part = join_parts(joined_part, parts[TEST])
         training_parts = {TRAIN: joined_part, VAL: parts[VAL]}
         listed_parts = {TRAIN: joined_part, TEST: parts[TEST]}
-    model = subject.build_network(process.device, seed)
+    model = setup.build_network(process.device, seed)
     if start is not None:
         _load_initial_weights(model, start)
     training = Training(
         model,
-        subject.source,
+        setup.source,
         loaded_recipe,
         training_parts,
         process,
@@ -375,8 +375,8 @@ def train(
         if tensorboard and process.writes_files:
             board = TensorBoardWriter(folder / TENSORBOARD_FOLDER)
             stack.callback(board.close)
-        if process.writes_files and folder == subject.run_folder:
-            network_text = f"The winner is trained: {subject.arch or subject.name}."
+        if process.writes_files and folder == setup.run_folder:
+            network_text = f"The winner is trained: {setup.arch or setup.name}."
             stack.enter_context(live_report.follow(RunFolder.read(folder), network_text))
         stack.enter_context(random_state(seed))
         stack.enter_context(fastest_kernels(process.device))
@@ -399,7 +399,7 @@ def train(
             key,
             ended,
             listed_parts,
-            class_names=tuple(subject.source.classes),
+            class_names=tuple(setup.source.classes),
             command=_format_command(key, loaded_recipe, folder),
             notes=tuple(notes),
             folder=folder,
@@ -408,8 +408,8 @@ def train(
             result = result.with_test_results_of(estimate)
         if process.writes_files:
             save_tensors(folder / WEIGHTS_FILE, copy_portable_weights(training.model))
-            if subject.source.schema:
-                subject.source.schema.save(folder)
+            if setup.source.schema:
+                setup.source.schema.save(folder)
             result.save()
             # A training that reached its time limit needs its checkpoint to continue.
             if ended != "time":
@@ -545,14 +545,14 @@ def _load_initial_weights(model: nn.Module, path: Path) -> None:
         ) from error
 
 
-def _load_parts(subject: TrainingSubject) -> dict[str, Part]:
+def _load_parts(setup: TrainingSetup) -> dict[str, Part]:
     """Load the training, validation and test part, and refuse an empty one."""
     parts = {}
     for name in (TRAIN, VAL, TEST):
-        part = subject.source.parts[name]
+        part = setup.source.parts[name]
         if len(part) == 0:
             raise UsageError(
-                f"{subject.data} has no samples for the {name} part; add more samples of each class"
+                f"{setup.data} has no samples for the {name} part; add more samples of each class"
             )
         parts[name] = part
     return parts
@@ -583,11 +583,9 @@ def _read_finished_training(folder: Path, key: TrainingKey) -> TrainingResult | 
     return result
 
 
-def _load_trained_network(
-    subject: TrainingSubject, folder: Path, device: str, seed: int
-) -> nn.Module:
+def _load_trained_network(setup: TrainingSetup, folder: Path, device: str, seed: int) -> nn.Module:
     """Build the network and load the weights of a finished training."""
-    network = subject.build_network(device, seed)
+    network = setup.build_network(device, seed)
     path = folder / WEIGHTS_FILE
     load_weights(network, load_tensors(path), path)
     return network.eval()

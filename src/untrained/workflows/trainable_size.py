@@ -2,10 +2,11 @@
 
 If only parameters are limited, the ranking prefers networks with many multiply-adds, and training
 some of them would take hours although the user allows minutes. So a few networks of different kinds
-are timed before the search. Their times per sample are explained by multiply-adds and by the memory
-of weights and activations (least squares of relative errors, no negative coefficients). The
-search only proposes networks for which this predicts `TARGET_EPOCHS` epochs in the time. The
-contest times its entries again, and leaves out networks that are far slower than predicted.
+are timed before the search. A linear model predicts their times per sample from multiply-adds and
+from the memory of weights and activations (least squares of relative errors, no negative
+coefficients). The search only proposes networks that can be trained for `TARGET_EPOCHS` epochs
+according to this model. The contest times its entries again, and leaves out networks that are far
+slower than predicted.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +26,7 @@ from untrained.strategies.limits import ConstrainedSpace, NetworkSize
 from untrained.types import Arch, Failure
 from untrained.workflows.contest_training import (
     ContestSettings,
-    load_training_subject,
+    make_training_setup,
     measure_step_seconds,
     split_for_contest,
 )
@@ -48,8 +49,8 @@ class TrainableSize:
     """How large networks may be, and how fast they are.
 
     Attributes:
-        limit: The time per sample with which a network can be trained long enough, or more if too
-            few networks are that fast; None for no limit.
+        limit: Limit on the training time per sample, such that the winner can be trained long
+            enough. It is higher if too few networks satisfy that; None for no limit.
         step_seconds: Median duration of a training step of the timed networks, or the duration for
             a network at the limit if that is shorter.
         samples: Number of training and validation samples.
@@ -136,8 +137,8 @@ class _NetworkTimings:
         size = _count_size(self._space, arch)
         if size is None:
             return
-        subject = load_training_subject(arch, self._settings)
-        seconds = catch_failure(measure_step_seconds, subject, self._settings, self._part)
+        setup = make_training_setup(arch, self._settings)
+        seconds = catch_failure(measure_step_seconds, setup, self._settings, self._part)
         if not isinstance(seconds, Failure):
             self.sizes.append(size)
             self.step_seconds.append(seconds)
@@ -165,11 +166,14 @@ def fit_training_time(
 def _count_size(space: ConstrainedSpace, arch: Arch) -> tuple[float, float] | None:
     """Return multiply-adds and memory of a network; None if they cannot be counted."""
     size = NetworkSize(space.space, arch, space.task)
-    flops = catch_failure(getattr, size, "flops")
-    memory = catch_failure(getattr, size, "memory")
-    if isinstance(flops, Failure) or isinstance(memory, Failure):
+
+    def count() -> tuple[float, float]:
+        return (size.flops, size.memory)
+
+    counts = catch_failure(count)
+    if isinstance(counts, Failure):
         return None
-    return (flops, memory)
+    return counts
 
 
 def _choose_networks_to_time(space: ConstrainedSpace, designs: Sequence[Arch]) -> Sequence[Arch]:

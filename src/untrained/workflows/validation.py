@@ -157,8 +157,7 @@ def _validate_by_training(options: str) -> Validation:
 
 @dataclass(frozen=True)
 class TableEvaluator:
-    """An evaluator that looks up a metric of a table and adds it to the records of another
-    evaluator.
+    """Adds a metric of a table to the records of another evaluator.
 
     Attributes:
         table_metric: What to look up.

@@ -17,7 +17,7 @@ from untrained.workflows.export import ExportResult, check_export
 from untrained.workflows.export import export as export_network
 from untrained.workflows.final_training import (
     FinalTraining,
-    is_training_of_other_weights,
+    has_other_initial_weights,
     plan_final_training,
 )
 from untrained.workflows.report import RELOAD_SECONDS, write_report
@@ -144,24 +144,28 @@ def _train_winner(
         # On a table, the confirmation has trained the winner with a recipe of its own; on pictures,
         # an earlier command may have trained it on other parts, or with the weights of an earlier
         # contest. What the user asks for now replaces that training.
-        is_asked_for = options.recipe is not None or options.refit
-        if not is_asked_for and not _is_trained_on_all(run) and not _has_other_start(run, plan):
+        is_requested = options.recipe is not None or options.refit
+        if (
+            not is_requested
+            and not _is_trained_on_all(run)
+            and not _began_with_other_weights(run, plan)
+        ):
             raise
         move_training_aside(run)
         return train_once()
 
 
 def _is_trained_on_all(run: Path) -> bool:
-    """Whether the training in a run folder used all samples, test part included."""
+    """Return whether the training in a run folder used all samples, test part included."""
     key = read_training_key(run)
     return key is not None and key.refit == "all"
 
 
-def _has_other_start(run: Path, plan: FinalTraining) -> bool:
-    """Whether the training in a run folder began with the weights of an earlier contest."""
+def _began_with_other_weights(run: Path, plan: FinalTraining) -> bool:
+    """Return whether the training in a run folder began with the weights of an earlier contest."""
     if plan.start is None:
         return False
-    return is_training_of_other_weights(read_training_key(run), plan.start)
+    return has_other_initial_weights(read_training_key(run), plan.start)
 
 
 def _describe_untrained_export(options: WinnerExportOptions) -> str:

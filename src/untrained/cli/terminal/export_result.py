@@ -16,9 +16,10 @@ def show_export_result(result: ExportResult) -> None:
     if latency:
         milliseconds = format_limited_value("max_latency", latency["seconds"])
         console.print_plain(f"model.onnx: {milliseconds} per sample on this machine")
-    if result.kept:
+    if result.moved_files:
         console.print_plain(
-            f"files that appeared in the folder during the export were moved to: {result.kept}",
+            "files that appeared in the folder during the export were moved to: "
+            f"{result.moved_files}",
             wrap=False,
         )
     console.print_plain(f"exported: {result.folder}", wrap=False)

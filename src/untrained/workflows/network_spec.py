@@ -1,7 +1,7 @@
 """Load the networks that users name: modules, factories in files, timm models, architectures.
 
-`load_subject` turns each of them into a `Subject`, and `load_source_for` loads data in its input
-shape. Scoring, training and export use both.
+`load_network_spec` turns each of them into a `NetworkSpec`, which builds the network, and
+`load_source_for` loads data in its input shape. Scoring, training and export use both.
 """
 
 from collections.abc import Callable
@@ -56,8 +56,8 @@ Network = nn.Module | Arch | str
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A network that can be built for a task.
+class NetworkSpec:
+    """How to build a network for a task.
 
     Attributes:
         arch: The architecture, or the name of a network without a space as an `Arch`.
@@ -86,9 +86,9 @@ class Subject:
         return ""
 
 
-def load_subject(
+def load_network_spec(
     network: object, space: str | Space, device: str, copy_module: bool = False
-) -> Subject:
+) -> NetworkSpec:
     """Load a network in one of the forms that a user can name.
 
     Args:
@@ -118,7 +118,7 @@ def load_subject(
         raise unknown_network_error(network)
     own_space = find_space_of(arch, space)
     is_registered = own_space.name in SPACES and SPACES[own_space.name] is own_space
-    return Subject(
+    return NetworkSpec(
         arch,
         own_space.task,
         lambda task: own_space.build(arch, task, device),
@@ -175,14 +175,16 @@ def unknown_network_error(network: object) -> UsageError:
     )
 
 
-def _load_module(module: nn.Module, device: str, copy_module: bool) -> Subject:
+def _load_module(module: nn.Module, device: str, copy_module: bool) -> NetworkSpec:
     module = unwrap_module(module)
     name = type(module).__name__
 
     def build(task: Task) -> nn.Module:
         return _place_module(deepcopy(module) if copy_module else module, device)
 
-    return Subject(Arch("module", (("class", name),), name), _UNKNOWN_TASK, build, cacheable=False)
+    return NetworkSpec(
+        Arch("module", (("class", name),), name), _UNKNOWN_TASK, build, cacheable=False
+    )
 
 
 def _place_module(module: nn.Module, device: str) -> nn.Module:
@@ -228,14 +230,14 @@ def _find_compiled_module(module: nn.Module) -> nn.Module | None:
     return inner if isinstance(inner, nn.Module) else None
 
 
-def _load_timm_model(name: str) -> Subject:
+def _load_timm_model(name: str) -> NetworkSpec:
     arch = Arch("timm", (("network", name),), name)
     task = replace(_UNKNOWN_TASK, input_shape=get_timm_input_shape(name))
 
     def build(task: Task) -> nn.Module:
         return build_timm_model(name, task.num_classes)
 
-    return Subject(arch, task, build, cacheable=False)
+    return NetworkSpec(arch, task, build, cacheable=False)
 
 
 def is_ctr_design(network: object) -> bool:
@@ -256,7 +258,7 @@ def make_ctr_design_arch(name: str) -> Arch:
     return Arch("reference", (("network", name),), name)
 
 
-def _load_ctr_design(name: str) -> Subject:
+def _load_ctr_design(name: str) -> NetworkSpec:
     def build(task: Task) -> nn.Module:
         if not task.is_table:
             raise UsageError(
@@ -267,20 +269,20 @@ def _load_ctr_design(name: str) -> Subject:
 
     # The table sets the number of columns.
     task = replace(_UNKNOWN_TASK, input_shape=(1,), num_classes=1)
-    return Subject(make_ctr_design_arch(name), task, build, cacheable=False)
+    return NetworkSpec(make_ctr_design_arch(name), task, build, cacheable=False)
 
 
-def _load_factory(name: str) -> Subject:
+def _load_factory(name: str) -> NetworkSpec:
     # Load the factory now, to report a mistyped name before the data are loaded.
     load_object(name)
-    where, _, attribute = name.rpartition(":")
+    location, _, attribute = name.rpartition(":")
     # The identity does not depend on how the user typed the path, but on the code.
     short_name = name
-    if is_path(where):
-        short_name = f"./{Path(where).name}:{attribute}"
+    if is_path(location):
+        short_name = f"./{Path(location).name}:{attribute}"
     code = fingerprint_user_code(name)[:_FINGERPRINT_LENGTH]
     arch = Arch("factory", (("factory", short_name), ("code", code)), name)
-    return Subject(
+    return NetworkSpec(
         arch, _UNKNOWN_TASK, lambda task: _call_factory(name), cacheable=False, factory=name
     )
 
@@ -327,7 +329,7 @@ def find_space_of(arch: Arch, space: str | Space) -> Space:
 
 
 def load_source_for(
-    subject: Subject,
+    spec: NetworkSpec,
     data: object,
     input_shape: tuple[int, ...] | None,
     num_classes: int | None,
@@ -336,7 +338,7 @@ def load_source_for(
     """Load data in the input shape of a network.
 
     Args:
-        subject: The network.
+        spec: The network.
         data: Samples, a name, a path, or None for embedded data.
         input_shape: Shape of one sample; None for that of the data or of the network.
         num_classes: Number of classes; None for that of the data or of the network.
@@ -347,14 +349,14 @@ def load_source_for(
     """
     if isinstance(data, DataSource):
         return data
-    task = subject.task
+    task = spec.task
     if data is not None and not isinstance(data, str | Path):
         samples = open_samples(data)
-        dtype = _find_float_type(subject)
+        dtype = _find_float_type(spec)
         first_input = convert_floats(samples.read_first_input(), dtype)
         classes = num_classes or task.num_classes
         if not classes:
-            classes = _count_outputs(subject, lambda: first_input)
+            classes = _count_outputs(spec, lambda: first_input)
         shape = tuple(first_input.shape[1:])
         task = replace(task, dataset=DATASET_NAME, input_shape=shape, num_classes=classes)
         return make_scoring_source(samples, task, dtype)
@@ -368,11 +370,11 @@ def load_source_for(
         classes = classes or 1
     if not shape:
         raise UsageError(
-            f"the input shape of {subject.arch} is unknown; add --input-shape, such as 3x224x224 "
+            f"the input shape of {spec.arch} is unknown; add --input-shape, such as 3x224x224 "
             "for images or 12 for rows of 12 numbers (in Python, input_shape=...)"
         )
     if not classes:
-        classes = _count_outputs(subject, lambda: torch.zeros(1, *shape))
+        classes = _count_outputs(spec, lambda: torch.zeros(1, *shape))
     task = replace(task, input_shape=shape, num_classes=classes)
     if data is not None:
         source = load_data(data, task, root)
@@ -391,30 +393,30 @@ def load_source_for(
         return source
     source = load_data(_choose_embedded_data(shape), task, root)
     # An architecture sees the same labels as in a search, unless the user sets `num_classes`.
-    may_change_labels = num_classes is not None or not subject.task.num_classes
+    may_change_labels = num_classes is not None or not spec.task.num_classes
     if may_change_labels and source.task.num_classes != classes:
         return _fold_labels(source, classes)
     return source
 
 
-def _find_float_type(subject: Subject) -> torch.dtype:
+def _find_float_type(spec: NetworkSpec) -> torch.dtype:
     """Return the floating type of the inputs that a network reads: float32, or float64."""
-    if subject.arch.space not in ("module", "factory"):
+    if spec.arch.space not in ("module", "factory"):
         return torch.float32
     # A network of the user ignores the task.
-    for parameter in subject.build(subject.task).parameters():
+    for parameter in spec.build(spec.task).parameters():
         if parameter.dtype in (torch.float32, torch.float64):
             return parameter.dtype
     return torch.float32
 
 
 def load_training_samples(
-    subject: Subject, data: object, input_shape: tuple[int, ...] | None
+    spec: NetworkSpec, data: object, input_shape: tuple[int, ...] | None
 ) -> DataSource:
     """Load samples from Python with parts to train a network on.
 
     Args:
-        subject: The network.
+        spec: The network.
         data: The samples: a pair of inputs and targets, a Dataset or a DataLoader.
         input_shape: Shape of one sample as the user named it; None for that of the data.
 
@@ -430,9 +432,9 @@ def load_training_samples(
             "leave out input_shape"
         )
     min_classes = 2
-    if subject.arch.space in ("module", "factory"):
+    if spec.arch.space in ("module", "factory"):
         # The user's network may have more outputs than there are classes in these data.
-        min_classes = max(min_classes, _count_outputs(subject, first_input.float))
+        min_classes = max(min_classes, _count_outputs(spec, first_input.float))
     return make_training_source(samples, min_classes)
 
 
@@ -456,19 +458,19 @@ def _fold_labels(source: DataSource, classes: int) -> DataSource:
 
 
 def make_checked_builder(
-    subject: Subject, task: Task, has_fixed_classes: bool
+    spec: NetworkSpec, task: Task, has_fixed_classes: bool
 ) -> Callable[[Arch], nn.Module]:
     """Return a function that builds the network for a task and checks its number of outputs.
 
     Args:
-        subject: The network.
+        spec: The network.
         task: The task.
         has_fixed_classes: Whether the user named data or the number of classes. Then a network of
             the user with fewer outputs than classes cannot be scored.
     """
     output_count = task.num_classes
-    if has_fixed_classes and subject.space is None:
-        outputs = _try_run(subject, task, lambda: torch.zeros(1, *task.input_shape))
+    if has_fixed_classes and spec.space is None:
+        outputs = _try_run(spec, task, lambda: torch.zeros(1, *task.input_shape))
         if outputs is not None and outputs.ndim == 2:
             output_count = outputs.shape[1]
 
@@ -479,7 +481,7 @@ def make_checked_builder(
                 f"the network has {format_count(output_count, 'output')} "
                 f"for {task.num_classes} classes",
             )
-        return subject.build(task)
+        return spec.build(task)
 
     return build
 
@@ -493,11 +495,11 @@ def check_input_shape(network: str, shape: tuple[int, ...], space: str | Space) 
     Raises:
         UsageError: torch raises an error for inputs of this shape.
     """
-    subject = load_subject(network, space, "cpu")
-    if subject.space:
+    spec = load_network_spec(network, space, "cpu")
+    if spec.space:
         return
     try:
-        _run_network(subject, subject.task, lambda: torch.zeros(1, *shape))
+        _run_network(spec, spec.task, lambda: torch.zeros(1, *shape))
     except UsageError:
         raise
     except (Exception, SystemExit) as error:
@@ -505,28 +507,29 @@ def check_input_shape(network: str, shape: tuple[int, ...], space: str | Space) 
             sides = "x".join(map(str, shape))
             first_line = str(error).partition("\n")[0]
             raise UsageError(f"{network} fails on inputs of shape {sides}: {first_line}") from error
+        # Other errors are not about the shape. They are recorded when the network is scored.
 
 
-def _count_outputs(subject: Subject, make_inputs: Callable[[], Tensor]) -> int:
+def _count_outputs(spec: NetworkSpec, make_inputs: Callable[[], Tensor]) -> int:
     """Return the number of outputs of the user's network; 1 if it cannot be run."""
-    outputs = _try_run(subject, subject.task, make_inputs)
+    outputs = _try_run(spec, spec.task, make_inputs)
     if outputs is None or outputs.ndim < 2:
         return 1
     return int(outputs.shape[-1])
 
 
-def _try_run(subject: Subject, task: Task, make_inputs: Callable[[], Tensor]) -> Tensor | None:
+def _try_run(spec: NetworkSpec, task: Task, make_inputs: Callable[[], Tensor]) -> Tensor | None:
     """Run the user's network on one sample; None if it fails. Scoring records the failure later."""
     try:
-        return _run_network(subject, task, make_inputs)
+        return _run_network(spec, task, make_inputs)
     except UsageError:
         raise
     except (Exception, SystemExit):
         return None
 
 
-def _run_network(subject: Subject, task: Task, make_inputs: Callable[[], Tensor]) -> Tensor:
+def _run_network(spec: NetworkSpec, task: Task, make_inputs: Callable[[], Tensor]) -> Tensor:
     with random_state(0):
-        model = subject.build(task)
+        model = spec.build(task)
     # The inputs are made here, so that callers handle the error that an impossible shape raises.
     return Probe(model, Batch(make_inputs(), torch.zeros(1))).outputs

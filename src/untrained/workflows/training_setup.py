@@ -30,13 +30,13 @@ from untrained.seeds import derive_seed
 from untrained.spaces import Space, load_space
 from untrained.training.recipes import Recipe
 from untrained.types import Arch
-from untrained.workflows.subject import (
+from untrained.workflows.network_spec import (
     KNOWN_NAMES,
-    Subject,
+    NetworkSpec,
     find_space_of,
     is_ctr_design,
+    load_network_spec,
     load_source_for,
-    load_subject,
     load_training_samples,
     make_ctr_design_arch,
     replace_known_name,
@@ -44,13 +44,13 @@ from untrained.workflows.subject import (
 
 
 @dataclass(frozen=True)
-class TrainingSubject:
-    """A network and its data.
+class TrainingSetup:
+    """The network and the data of a training.
 
     Attributes:
         name: The network as the user typed it, or the class name of a module.
         space: What to type for its space; empty for a network of the user.
-        subject: The network as `load_subject` returns it.
+        spec: The network as `load_network_spec` returns it.
         data: The data as the user typed them; `DATASET_NAME` for objects in Python.
         source: The data.
         run_folder: The run folder whose winner is trained; None for any other network.
@@ -59,7 +59,7 @@ class TrainingSubject:
 
     name: str
     space: str
-    subject: Subject
+    spec: NetworkSpec
     data: str
     source: DataSource
     run_folder: Path | None
@@ -68,16 +68,16 @@ class TrainingSubject:
     @property
     def arch(self) -> str:
         """The architecture as text."""
-        return str(self.subject.arch)
+        return str(self.spec.arch)
 
     def build_network(self, device: str, seed: int) -> nn.Module:
         """Build the network with the weights that it is scored with.
 
         They depend on the architecture and the seed. A module keeps its weights and is copied.
         """
-        arch = self.subject.arch
+        arch = self.spec.arch
         with random_state(derive_seed("weights", arch.space, arch, seed)):
-            network = self.subject.build(self.source.task)
+            network = self.spec.build(self.source.task)
         if arch.space == "module":
             network = deepcopy(network)
         return network.to(device)
@@ -88,13 +88,13 @@ class TrainingSubject:
         This is the user's files or module, or the version of timm. The fingerprint is empty for a
         network of a registered space and for a hand-designed network for tables.
         """
-        if self.subject.arch.space == "module":
-            return fingerprint_module(self.subject.build(self.source.task))
-        if self.subject.arch.space == "timm":
+        if self.spec.arch.space == "module":
+            return fingerprint_module(self.spec.build(self.source.task))
+        if self.spec.arch.space == "timm":
             return f"timm {metadata.version('timm')}"
-        if is_ctr_design(self.subject.arch):
+        if is_ctr_design(self.spec.arch):
             return ""
-        return fingerprint_user_code(self.space or self.subject.factory)
+        return fingerprint_user_code(self.space or self.spec.factory)
 
     def choose_default_folder(self, recipe: str, code: str, samples: str) -> Path:
         """Return the default folder of the training: the run folder, or a folder below `runs`.
@@ -118,7 +118,7 @@ class TrainingSubject:
         return Path("runs", make_file_name("train", network_name, digest, self.data, recipe))
 
 
-def resolve_subject(
+def prepare_training(
     network: object,
     space: str | Space,
     data: object,
@@ -126,7 +126,7 @@ def resolve_subject(
     input_shape: tuple[int, ...] | None,
     device: str,
     data_root: str | Path | None,
-) -> TrainingSubject:
+) -> TrainingSetup:
     """Find the network and the data to train on.
 
     For a run folder, the network is its winner. Space, data and input shape are those of the run
@@ -166,15 +166,15 @@ def resolve_subject(
         space_with_options = add_recipe_options(space, recipe)
         space_text = format_space(space, space_with_options)
         space = space_with_options
-    subject = parse_subject(network, space, device)
+    spec = parse_network(network, space, device)
     if data is None:
         raise UsageError("name the data to train on: --data digits (in Python, data='digits')")
-    data_name, source = load_training_data(subject, data, input_shape, data_root)
-    return TrainingSubject(name, space_text, subject, data_name, source, run_folder, seed)
+    data_name, source = load_training_data(spec, data, input_shape, data_root)
+    return TrainingSetup(name, space_text, spec, data_name, source, run_folder, seed)
 
 
 def load_training_data(
-    subject: Subject,
+    spec: NetworkSpec,
     data: object,
     input_shape: tuple[int, ...] | None,
     data_root: str | Path | None,
@@ -183,7 +183,7 @@ def load_training_data(
     if isinstance(data, DataSource):
         return data.task.dataset, data
     if is_samples(data):
-        return DATASET_NAME, load_training_samples(subject, data, input_shape)
+        return DATASET_NAME, load_training_samples(spec, data, input_shape)
     if data == DATASET_NAME:
         raise UsageError(
             "this run saw data that exist only in Python; give them again, such as "
@@ -191,19 +191,19 @@ def load_training_data(
         )
     if isinstance(data, Path):
         data = name_data_path(data)
-    source = load_source_for(subject, data, input_shape, None, data_root)
+    source = load_source_for(spec, data, input_shape, None, data_root)
     return str(data), source
 
 
-def parse_subject(network: object, space: str | Space, device: str) -> Subject:
-    """Parse a network as `load_subject` does, but suggest run folders for an unknown name.
+def parse_network(network: object, space: str | Space, device: str) -> NetworkSpec:
+    """Parse a network as `load_network_spec` does, but suggest run folders for an unknown name.
 
     Raises:
         UsageError: The text names neither a network nor a run folder. The message lists run folders
             with similar names.
     """
     try:
-        return load_subject(network, space, device)
+        return load_network_spec(network, space, device)
     except UsageError as error:
         if not isinstance(network, str) or isinstance(error, UserCodeError):
             raise
