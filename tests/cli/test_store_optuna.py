@@ -1,6 +1,7 @@
 """`untrained store export --as optuna`: Optuna reads back what the store contains."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -93,6 +94,25 @@ def test_size_is_one_objective_if_it_ranks(run_cli, project, load_study):
     assert [trial.value for trial in study.trials] == values
     assert study.best_value == max(values)
     assert not list(project.glob("*.part"))
+
+
+def test_latency_is_an_objective_if_it_was_limited(run_cli, project, load_study, monkeypatch):
+    # Without ONNX, latency is measured in torch, which takes less time.
+    monkeypatch.setattr("untrained.strategies.max_latency.can_run_onnx", lambda: False)
+    assert run_cli(*SEARCH, "--proxy", "naswot", "--max-latency", "10s@cpu")[0] == 0
+    assert run_cli("store", "export", "run", "study.db", "--as", "optuna")[0] == 0
+    study = load_study("study.db")
+    first, second, latency = study.metric_names
+    assert (first, second) == ("naswot", "params")
+    # The finalists, here all networks, are measured a second time, with 100 forward passes.
+    assert re.match(r"latency\(runtime=torch,batch=1,threads=1,runs=100,", latency)
+    assert [direction.name for direction in study.directions] == [
+        *("MAXIMIZE", "MINIMIZE", "MINIMIZE"),
+    ]
+    for trial, records in zip(study.trials, read_by_arch(project).values(), strict=True):
+        assert trial.values == [records[name].value for name in study.metric_names]
+        assert 0 < trial.values[2] < 10
+        assert sum(name.startswith("latency(") for name in trial.user_attrs) == 2
 
 
 def test_wrong_exports_are_refused_in_one_line(run_cli, project, monkeypatch):
