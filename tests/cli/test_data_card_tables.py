@@ -95,7 +95,7 @@ def test_a_calibration_on_a_table_recommends_a_search_that_works(run_cli, table)
 
 WRONG = {
     "data card csv:clicks.csv --label clack": "no column is called 'clack'; did you mean click?",
-    "data card clicks --label click": "csv:PATH, parquet:PATH or images:PATH.csv, and clicks is not a table",
+    "data card clicks --label click": "and clicks is not a table; write csv:PATH, parquet:PATH or images:PATH.csv",
     "data card clicks.csv --label click": "clicks.csv is a path; write its kind before it: csv:clicks.csv",
     "search --data clicks.csv --label click": "clicks.csv is a path; write its kind before it: csv:clicks.csv",
     "search --data digits --label click": "--label click names a column of a table",

@@ -136,6 +136,6 @@ def test_a_task_without_a_table_is_refused(run_cli):
     code, _, err = run_cli("search", "--data", "digits", "--task", "regression")
     assert code == 2
     assert err == (
-        "error: --task regression says what the label of a table is, csv:PATH, parquet:PATH or "
-        "images:PATH.csv, and digits is not a table\n"
+        "error: --task regression says what the label of a table is, and digits is not a table; "
+        "write csv:PATH, parquet:PATH or images:PATH.csv\n"
     )

@@ -161,7 +161,9 @@ def test_the_command_prints_the_address_and_ends_with_ctrl_c(run_cli, project):
     assert process.stdout is not None
     assert process.stdout.readline() == "report: run/report.html\n"
     line = process.stdout.readline()
-    match = re.fullmatch(r"serving it on http://127\.0\.0\.1:(\d+)/ until Ctrl-C\n", line)
+    match = re.fullmatch(
+        r"open http://127\.0\.0\.1:(\d+)/ in a browser; Ctrl-C stops the server\n", line
+    )
     assert match is not None
     connection = HTTPConnection("127.0.0.1", int(match[1]), timeout=30)
     connection.request("GET", "/")

@@ -46,7 +46,7 @@ def test_train_and_report_a_network_of_the_user(run_cli, project):
     code, out, _ = run_cli(*command)
     assert code == 0
     assert " ".join(out.split()).startswith(
-        "this training was already finished, so nothing was trained now; to train anew, use "
+        "this training was already finished, so nothing was trained now; to train again, use "
         "untrained train with --run run-2 Test accuracy"
     )
     test_result = format_accuracy(result["accuracy"], result["samples"]["test"])
@@ -259,7 +259,7 @@ def test_the_help_says_when_the_winner_of_a_contest_is_refitted(run_cli, project
     command = [data if word == "noise" else word for word in SEARCH]
     run_cli(*command, "--max-params", "1M", "--workers", "1", "--confirm", "1")
     help_text = " ".join(run_cli("train", "--help")[1].replace("│", " ").split())
-    (default,) = re.findall(r"\[default: \((validation [^]]*)\)\]", help_text)
+    (default,) = re.findall(r"\[default: \((none; for the winner [^]]*)\)\]", help_text)
     options = {
         "": (),
         "--data": ("--data", data),

@@ -195,7 +195,7 @@ OPTIONS = {
     "search --keep 10%": "--keep 10% has no effect without --screen: add --screen params,naswot, or leave out --keep",
     "search --top 10": "--top 10 has no effect without --stable: add --stable 200, or leave out --top",
     "search --label click": "--label click names a column of a table: add --data csv:PATH",
-    "search --label click --data digits": "--label click names a column of a table, csv:PATH, parquet:PATH or images:PATH.csv",
+    "search --label click --data digits": "--label click names a column of a table, and digits is not a table",
     "score ARCH --seeds 0": "Invalid value for '--seeds'",
     "score ARCH --seeds two": "Invalid value for '--seeds'",
     "score ARCH --label click": "--label click names a column of a table",
@@ -302,7 +302,7 @@ LIMITS = {
     "latency bundle --out new --max-params few": "max params cannot be 'few'",
     "latency bundle --out new --space nope": "no space is called 'nope'",
     "latency bundle --out new --run nowhere": "nowhere is not a run folder",
-    "latency bundle --out new --run run-1 --max-params 1M": "--run takes limits and data from the run",
+    "latency bundle --out new --run run-1 --max-params 1M": "--run uses the limits and the data of the run",
     "latency bundle --out photos": "photos is not empty; choose another --out",
     "latency bundle --out mine.py": "mine.py is not a folder; choose another --out",
 }

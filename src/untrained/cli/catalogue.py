@@ -68,15 +68,15 @@ def add_measured_costs(rows: list[Row], on_progress: "ProgressCallback | None") 
     costs = measure_proxy_costs(list(PROXIES.values()), on_progress)
     measured_rows = []
     for row in rows:
-        name = str(row["name"])
+        milliseconds = costs.get(str(row["name"]))
+        if milliseconds is not None:
+            milliseconds = float(f"{milliseconds:.3g}")
         measured_row: Row = {}
         for key, value in row.items():
             measured_row[key] = value
+            # The measured time is listed after the number of forward passes.
             if key == "cost":
-                milliseconds = costs.get(name)
-                measured_row["milliseconds"] = None
-                if milliseconds is not None:
-                    measured_row["milliseconds"] = float(f"{milliseconds:.3g}")
+                measured_row["milliseconds"] = milliseconds
         measured_rows.append(measured_row)
     return measured_rows
 

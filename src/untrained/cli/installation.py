@@ -304,9 +304,11 @@ def _list_tables(root: Path) -> list[DataFiles]:
         except UsageError as error:
             problem = str(error)
         if not benchmark.is_packaged and not benchmark.get_path(root).exists():
-            # The message of the error also has the path, which is the same for all tables.
-            problem = f"`untrained data import {benchmark.name} PATH` makes it from "
-            problem += benchmark.import_sources
+            # The table was never imported. The message of the error would repeat the data root.
+            problem = (
+                f"`untrained data import {benchmark.name} PATH` makes it from "
+                f"{benchmark.import_sources}"
+            )
         tables.append(
             DataFiles(
                 name=benchmark.name,

@@ -108,7 +108,8 @@ def write_bundle(
         has_limits = any(text is not None for text in limits.values())
         if has_limits or data_name is not None or input_size is not None:
             raise UsageError(
-                "--run takes limits and data from the run; leave out the other options"
+                "--run uses the limits and the data of the run; leave out the options for limits, "
+                "--data and --input-size"
             )
     with show_progress(as_json) as on_progress, reserve_stdout(as_json):
         if run is not None:

@@ -42,7 +42,7 @@ def list_entries(
     from untrained.cli.terminal.listing import show_catalogue, show_overview
 
     if measure and kind != "proxies":
-        raise UsageError("--measure is about proxies: untrained list proxies --measure")
+        raise UsageError("--measure is only for proxies: type untrained list proxies --measure")
     if kind is None:
         overview = {title: list_rows() for title, list_rows in CATALOGUE.items()}
         if as_json:

@@ -44,7 +44,8 @@ WarmUpOption = Annotated[
 FailuresOption = Annotated[
     str,
     typer.Option(
-        help="How statistics treat networks without a score: omit, or last to rank them last.",
+        help="How statistics treat networks without a score: omit leaves them out, last ranks them "
+        "last.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -126,8 +127,7 @@ LabelOption = Annotated[
 TaskOption = Annotated[
     str | None,
     typer.Option(
-        help="What the label of a table or of pictures is: binary (tables only), classification or "
-        "regression.",
+        help="Kind of the label: binary (tables only), classification or regression.",
         show_default="inferred from the label",
         rich_help_panel=DATA,
     ),
@@ -135,7 +135,7 @@ TaskOption = Annotated[
 TestOption = Annotated[
     str | None,
     typer.Option(
-        help="Your own test data, of the kind of --data: folder:./held, csv:held.csv.",
+        help="Your own test data, of the same kind as --data: folder:./held, csv:held.csv.",
         show_default="a tenth of the data",
         rich_help_panel=DATA,
     ),
@@ -159,7 +159,7 @@ DataRootOption = Annotated[
 ]
 
 # Output
-# By default, the folder is named after the options, so the same command resumes without --run too.
+# By default, the folder is named after the options, so the same command resumes even without --run.
 RunOption = Annotated[
     Path | None,
     typer.Option(
@@ -278,8 +278,8 @@ def _add_table_option(data: str | None, name: str, value: str | None, purpose: s
         return data
     if not data.startswith(("csv:", "parquet:", "images:")):
         raise UsageError(
-            f"--{name} {value} {purpose}, csv:PATH, parquet:PATH or images:PATH.csv, and {data} is "
-            "not a table"
+            f"--{name} {value} {purpose}, and {data} is not a table; write csv:PATH, parquet:PATH "
+            "or images:PATH.csv"
         )
     separator = "&" if "?" in data else "?"
     return f"{data}{separator}{name}={quote(value)}"
@@ -305,25 +305,25 @@ def add_test(data: str | None, test: str | None) -> str | None:
         kind = data.partition(":")[0]
     if kind not in KINDS_WITH_TEST:
         raise UsageError(
-            f"--test {test} needs data of your own, such as --data folder:./photos; kinds with "
-            f"test data are {', '.join(KINDS_WITH_TEST)}"
+            f"--test {test} needs data of your own, such as --data folder:./photos; it works with "
+            f"the kinds {', '.join(KINDS_WITH_TEST)}"
         )
-    test_kind, colon, path = test.partition(":")
-    if not colon:
-        path = test
-    elif test_kind != kind and test_kind in KINDS_WITH_TEST:
+    test_kind, colon, path_after_kind = test.partition(":")
+    # Any other colon belongs to the path.
+    path = test
+    if colon and test_kind == kind:
+        path = path_after_kind
+    elif colon and test_kind in KINDS_WITH_TEST:
         raise UsageError(
             f"--test {test} and --data {data} are of different kinds; write --test {kind}:PATH"
         )
-    elif test_kind != kind:
-        # A colon that belongs to the path, such as that of a drive.
-        path = test
     if not path:
         raise UsageError(f"--test {test} names no path; write it like --test {kind}:./held")
     if os.path.exists(str(data)):
         # Data without a kind are refused when they are loaded.
         return data
-    if kind not in (*TABLE_KINDS, "images"):
-        return f"{data}?test={quote(path)}"
-    separator = "&" if "?" in str(data) else "?"
+    # Only tables and label files have other options. In the names of other files and folders, a
+    # question mark is an ordinary character.
+    has_options = kind in (*TABLE_KINDS, "images") and "?" in str(data)
+    separator = "&" if has_options else "?"
     return f"{data}{separator}test={quote(path)}"

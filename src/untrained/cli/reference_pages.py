@@ -170,7 +170,11 @@ def render_strategy_page() -> str:
 
 def _quote_options(texts: Iterable[str]) -> str:
     """Return texts separated by commas, with options such as `--validate` as code."""
-    return ", ".join(f"`{text}`" if text.startswith("--") else text for text in texts)
+    quoted_texts = []
+    for text in texts:
+        is_option = text.startswith("--")
+        quoted_texts.append(f"`{text}`" if is_option else text)
+    return ", ".join(quoted_texts)
 
 
 # ---------------------------------------------------------------------------------- recipes
@@ -212,7 +216,7 @@ def render_recipe_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-# mkdocstrings replaces the last line by the documentation of the class.
+# mkdocstrings replaces the block that begins with `:::` by the documentation of the class.
 RECIPE_OPTIONS = """
 ## What the options mean
 
@@ -402,7 +406,7 @@ def _format_default(parameter: Any) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Keep angle brackets and asterisks of a help text as they are."""
+    """Escape what Markdown would interpret in a help text: angle brackets and asterisks."""
     return text.replace("<", "&lt;").replace("*", "\\*")
 
 

@@ -77,7 +77,7 @@ def _serve_page(page: Path, port: int | None) -> None:
         refresh_report_of_killed_run(page.parent)
 
     with ReportServer(page, port or 0, update) as server:
-        print_line(f"serving it on {server.address} until Ctrl-C")
+        print_line(f"open {server.address} in a browser; Ctrl-C stops the server")
         try:
             server.serve_forever()
         except KeyboardInterrupt:

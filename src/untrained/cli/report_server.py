@@ -30,7 +30,7 @@ class ReportServer(ThreadingHTTPServer):
         update: Called before the page is read.
 
     Raises:
-        UsageError: The port is in use, or needs other rights.
+        UsageError: The port is in use, or this user may not open it.
     """
 
     daemon_threads = True
@@ -63,17 +63,22 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        self._answer(with_content=True)
+        self._answer(has_body=True)
 
     def do_HEAD(self) -> None:
-        self._answer(with_content=False)
+        self._answer(has_body=False)
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing: the page reloads every few seconds."""
 
-    def _answer(self, with_content: bool) -> None:
-        host = self.headers.get("Host", "").rpartition(":")
-        if host[0] not in _HOST_NAMES or host[2] != str(self.server.server_port):
+    def _answer(self, has_body: bool) -> None:
+        """Send the page, or an error.
+
+        Args:
+            has_body: Whether the page itself is sent, or only the headers.
+        """
+        host_name, _, port = self.headers.get("Host", "").rpartition(":")
+        if host_name not in _HOST_NAMES or port != str(self.server.server_port):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
             return
         # The path is only compared and never opened, so no request can read another file.
@@ -95,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("X-Frame-Options", "DENY")
         self.send_header("Referrer-Policy", "no-referrer")
         self.end_headers()
-        if with_content:
+        if has_body:
             self.wfile.write(content)
 
 

@@ -160,7 +160,7 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Stop when this number of new architectures has not changed the best ones.",
+            help="Stop when the best architectures have not changed during this many new ones.",
             rich_help_panel=BUDGET,
         ),
     ] = None,
@@ -177,9 +177,9 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Choose the winner by short trainings. On tables, this number N of the best by "
-            "score, N of the largest and N random architectures are trained; on pictures, 2N of "
-            "the best, N of the largest, N/2 random ones and the known designs.",
+            help="Choose the winner by short trainings in groups of this size N. On tables: the N "
+            "best architectures by score, the N largest and N random ones. On pictures: the 2N "
+            "best, the N largest, N/2 random ones and the known designs.",
             show_default="3 on your own pictures, 5 on your own tables, else none",
             rich_help_panel=BUDGET,
         ),
@@ -278,7 +278,9 @@ def search(
     require_option("--recipe", recipe, "--export model", export)
     require_option("--refit", refit, "--export model", export)
     if refit not in (None, "all"):
-        raise UsageError(f"--refit {refit} is unknown here: write --refit all, or leave it out")
+        raise UsageError(
+            f"--refit {refit} is not possible in a search; write --refit all, or leave it out"
+        )
     require_option("--latency-table", latency_table, "--max-latency 20ms", max_latency)
     require_option("--keep", keep, "--screen params,naswot", screen)
     require_option("--top", top, "--stable 200", stable)

@@ -54,8 +54,8 @@ def export_records(
 ) -> None:
     """Write all records of a store to a Parquet or CSV file, or a run as an Optuna study.
 
-    In a CSV file, a text that a spreadsheet would interpret as a formula, or that begins with ',
-    gets a ' in front.
+    In a CSV file, a text that begins with =, +, -, @, a tab, a carriage return or an apostrophe
+    gets an apostrophe in front, so that no spreadsheet interprets it as a formula.
 
     Example: untrained store export runs/mine records.parquet
     """

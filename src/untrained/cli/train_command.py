@@ -46,8 +46,8 @@ def train(
             help="validation: train on the training and validation parts and keep the final "
             "weights. all: add the test part too; a training without it runs first, to estimate "
             "the quality.",
-            show_default="validation for the winner of a contest without --data, --recipe, --run "
-            "and --patience, or all if it was trained so before; else none",
+            show_default="none; for the winner of a contest, the value of its earlier training or "
+            "else validation, unless --data, --recipe, --run or --patience is set",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -128,7 +128,7 @@ def train(
     kill -9, the same command resumes from the last checkpoint and ends with the same weights. A
     checkpoint is saved after every epoch, after every 200 steps, and when 30 seconds have passed
     since the last one (not with --device accelerate). A finished training is not repeated: to train
-    anew, use another --run. If a search has found a new winner since, the earlier training is kept
+    again, use another --run. If a search has found a new winner since, the earlier training is kept
     as former-1 in the run folder.
 
     If the space of a run is defined in a file of your own, training runs that file. This is refused

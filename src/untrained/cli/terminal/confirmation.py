@@ -12,7 +12,8 @@ from untrained.reports.confirmation_result import Confirmation
 
 WIDE_TERMINAL = 100  # columns; enough for long names
 HEADING_WIDTH = 7
-NAME_WIDTH = 15  # on a narrower terminal; longer names are wrapped, so that numbers are not
+# On a narrower terminal, longer names are wrapped, so that all columns of numbers fit.
+NAME_WIDTH = 15
 
 
 def show_confirmation(confirmation: Confirmation) -> None:

@@ -14,7 +14,7 @@ MPS_PIPE_DIRECTORY = "/tmp/nvidia-mps"
 
 
 def print_gpu_hint(compute: ComputeConfig, as_json: bool) -> None:
-    """Suggest MPS once if several local workers share a GPU and the daemon is not running."""
+    """Suggest MPS if several local workers share a GPU and its daemon is not running."""
     if as_json or compute.ray or compute.workers is None:
         return
     if not compute.device.startswith("cuda") or shutil.which(MPS_DAEMON) is None:

@@ -106,7 +106,7 @@ def open_progress_bar(status: ProgressColumn) -> Iterator[ProgressBar]:
 class ProgressLog:
     """Progress as lines, for an error stream that is a file or a pipe.
 
-    It prints one line when a stage begins and then one every 30 seconds, also if nothing was
+    It prints one line when a stage begins and then one every 30 seconds, even if nothing was
     finished in this time. On a terminal it prints nothing, because the bar shows the same.
 
     As a context manager, it repeats the last line in a thread until the block ends.

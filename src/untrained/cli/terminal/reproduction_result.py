@@ -23,7 +23,7 @@ def show_reproduction(result: ReproductionResult, page: Path) -> None:
     for deviation in result.deviations:
         console.print_plain(f"- {deviation}")
     csv_file = Path(result.folder, "reproduction.csv")
-    console.print_plain(f"table: {csv_file}, and .md", wrap=False)
+    console.print_plain(f"table: {csv_file}, also as reproduction.md", wrap=False)
     console.print_plain(f"report: {page}", wrap=False)
 
 

@@ -1,8 +1,8 @@
 """Print text from outside this package: names of files and classes, messages of other code.
 
 A terminal interprets control characters: a name that contains them could move the cursor, change
-the title of the window or overwrite lines. Everything that the commands print passes through
-`clean_text`; `SafeConsole` applies it to tables and progress bars.
+the title of the window or overwrite lines. All text that the commands print passes through
+`clean_text`; `SafeConsole` applies it to tables and progress bars. JSON escapes such characters.
 """
 
 import re

@@ -81,7 +81,7 @@ def show_training_result(result: TrainingResult, page: Path) -> None:
     if result.was_finished:
         other_folder = quote(str(find_free_folder(Path(result.folder))))
         console.print_plain(
-            "this training was already finished, so nothing was trained now; to train anew, use "
+            "this training was already finished, so nothing was trained now; to train again, use "
             f"untrained train with --run {other_folder}"
         )
     console.print(f"[bold]{make_training_headline(result)}[/]", highlight=False)
@@ -109,20 +109,21 @@ def show_training_result(result: TrainingResult, page: Path) -> None:
 def _describe_selection(result: TrainingResult) -> str:
     """Return `selected on the validation part: the weights of epoch 3, 91.2 %`."""
     selected = result.best
-    kind = "the moving average" if selected["kind"] == "average" else "the weights"
+    weights = "the weights"
+    if selected["kind"] == "average":
+        weights = "the moving average"
+    weights += f" of epoch {selected['epoch']}"
     if result.estimated_by:
-        return f"{kind} of epoch {selected['epoch']}; {result.estimate_text}"
+        return f"{weights}; {result.estimate_text}"
     if result.key.refit:
-        return (
-            f"trained on the training and the validation part: {kind} of epoch {selected['epoch']}"
-        )
+        return f"trained on the training and the validation part: {weights}"
     if result.kind == REGRESSION:
         quality = f"RMSE {selected['rmse']:.4g}"
     elif result.kind == BINARY:
         quality = f"log loss {selected['loss']:.4f}"
     else:
         quality = format_percent(selected["accuracy"])
-    return f"selected on the validation part: {kind} of epoch {selected['epoch']}, {quality}"
+    return f"selected on the validation part: {weights}, {quality}"
 
 
 def _format_cost(result: TrainingResult) -> str:
