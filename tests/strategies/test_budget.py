@@ -87,10 +87,10 @@ def test_the_first_reason_counts():
 
 def test_never_asks_for_more_than_the_budget():
     tracker = BudgetTracker(Budget(300), lambda records: None)
-    assert tracker.limit_ask(256) == 256
+    assert tracker.choose_ask_size(256) == 256
     tracker.done = 256
-    assert tracker.limit_ask(256) == 44
-    assert BudgetTracker(Budget(stable=5), lambda records: None).limit_ask(256) == 256
+    assert tracker.choose_ask_size(256) == 44
+    assert BudgetTracker(Budget(stable=5), lambda records: None).choose_ask_size(256) == 256
 
 
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"count": -1}, {"stable": 0}, {"top": 0}])

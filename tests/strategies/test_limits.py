@@ -342,8 +342,8 @@ def test_the_error_says_why_no_architecture_can_be_counted(limit):
 
     space = ConstrainedSpace(unsized, Limits.parse(**{limit: "10"}))
     message = (
-        f"{limit} cannot be checked, because the parameters of no sampled architecture could be "
-        rf"determined \(error: .*uninitialized.*\); leave out {limit}$"
+        f"{limit} cannot be checked, because the number of parameters could not be determined for "
+        rf"any sampled architecture \(error: .*uninitialized.*\); leave out {limit}$"
     )
     with pytest.raises(UsageError, match=message):
         space.sample(np.random.default_rng(0))
@@ -353,7 +353,9 @@ def test_the_error_says_why_no_architecture_can_be_counted(limit):
 def test_the_error_does_not_call_an_unknown_latency_infinite():
     limits = Limits.parse(max_latency="5ms")
     space = ConstrainedSpace(twelve, limits, latency=lambda arch: float("inf"))
-    message = "the latency of no sampled architecture could be determined; leave out max_latency"
+    message = (
+        "the latency could not be determined for any sampled architecture; leave out max_latency"
+    )
     with pytest.raises(UsageError, match=message):
         space.sample(np.random.default_rng(0))
 

@@ -38,15 +38,16 @@ PoolEvaluator = Callable[[Sequence[Arch]], Iterable[list[Record]]]
 
 # Repeated samples in a row after which a space counts as exhausted.
 _MAX_REPEATED_SAMPLES = 1000
-# A space of at most this size is listed after fewer repeated samples.
-_LISTABLE_SIZE = 100_000
+# After this many repeated samples in a row, the unseen architectures of a space are listed, if the
+# space has at most `_LISTABLE_SIZE` architectures.
 _REPEATED_SAMPLES_BEFORE_LISTING = 50
+_LISTABLE_SIZE = 100_000
 # Repeated children in a row after which the neighbourhood of a parent counts as exhausted.
 _MAX_REPEATED_CHILDREN = 100
 
 
 class SamplingTimeError(Exception):
-    """The time in which a space may be sampled is over (`ConstrainedSpace`)."""
+    """Sampling took longer than `ConstrainedSpace.limit_sampling_time` allows."""
 
 
 class SpaceLike(Protocol):
@@ -95,8 +96,8 @@ class Strategy(ABC):
 
         Returns:
             New architectures. The list is empty if the space is exhausted, if the strategy has
-            finished, or if it was not told the records of its last proposals, which it needs first.
-            A search tells all records before it asks again, so an empty list ends it.
+            finished, or if the strategy still waits for records of its last proposals. A search
+            passes all records to `tell` before the next `ask`, so an empty list ends the search.
         """
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """Bayesian optimisation on the unit cube: a Gaussian process and acquisition functions.
 
-It has what HNAS needs and no more. Equations are those of Rasmussen & Williams, Gaussian Processes
+It has only what HNAS needs. Equations are those of Rasmussen & Williams, Gaussian Processes
 for Machine Learning (GPML), and of Jones et al., Journal of Global Optimization 13, 1998 (EGO).
 
     X       evaluated points, (n, d)

@@ -16,8 +16,8 @@ class Budget:
 
     Attributes:
         count: Number of architectures. Without any condition it is `DEFAULT_BUDGET`.
-        seconds: Time that scoring may take in this session; 0 if the time is used up already, so
-            that a single architecture is scored.
+        seconds: Time that scoring may take in this session. At least one architecture is scored,
+            even if the time is 0.
         stable: Stop when the best `top` architectures have not changed for this many new ones.
         top: Number of best architectures that `stable` compares.
 
@@ -67,7 +67,7 @@ class BudgetTracker:
     _best: list[float] = field(default_factory=list)  # negated, so that the best comes first
     _unchanged: int = 0  # architectures since the last one that was among the best
 
-    def limit_ask(self, n: int) -> int:
+    def choose_ask_size(self, n: int) -> int:
         """Return how many architectures to ask for: n, or what is left of the budget if less."""
         total = self.budget.total
         if total is None:

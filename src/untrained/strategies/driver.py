@@ -17,7 +17,7 @@ from untrained.types import Record
 
 # Architectures to ask for at a time.
 DEFAULT_ASK_SIZE = 256
-# The strategy may propose for this fraction of the time that is left. The rest is for scoring.
+# An `ask` may take this fraction of the remaining time. The rest is for scoring.
 MAX_ASK_SHARE = 0.5
 
 
@@ -83,7 +83,7 @@ def run_strategy(
                 ask_deadline = now + ask_seconds
                 limit_ask(ask_seconds)
             try:
-                archs = strategy.ask(tracker.limit_ask(ask_size))
+                archs = strategy.ask(tracker.choose_ask_size(ask_size))
             except SamplingTimeError:
                 archs = []
             if not archs:

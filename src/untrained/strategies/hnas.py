@@ -11,11 +11,11 @@ short training, or a look-up in a table of known results.
     step    choose (mu, nu); add random architectures to the pool; propose the architecture with the
             lowest bound that was not proposed before; observe its validation accuracy
 
-The first quarter of the steps tries evenly spaced values of nu in the middle of the logarithmic
-range of mu. Metrics differ by many orders of magnitude, so mu and nu are relative to the pool
-(`choose_mu_and_nu` in `proxies/hnas.py`): nu is a quantile of M^2, and mu makes the second term
-10^-2 to 10 times as large as the first, in the median. If `max_nu` is set, both are absolute
-numbers. The presets set it, and use the formula of the authors' code (mu |M^2 - nu^2|):
+The first quarter of the steps tries evenly spaced values of nu, with log mu in the middle of its
+range. Metrics differ by many orders of magnitude, so mu and nu are relative to the pool
+(`choose_mu_and_nu` in `proxies/hnas.py`): nu is a quantile of M^2, and mu is chosen such that the
+median of the second term is 10^-2 to 10 times that of the first. If `max_nu` is set, both are
+absolute numbers. The presets set it, and use the formula of the authors' code (mu |M^2 - nu^2|):
 
     nasbench201    20 steps with 2,000 new architectures each, nu up to 5,000, mu from 10^-4 to 1,
                    expected improvement

@@ -10,9 +10,9 @@ from untrained.types import Arch, Record
 class KnownDesignsStrategy(Strategy):
     """Proposes the known designs of a space first, then what another strategy proposes.
 
-    The other strategy learns nothing from the designs, so that it takes the same path as without
-    them. If it proposes one of them itself, it receives its records, and the design is not proposed
-    twice.
+    The other strategy does not learn from the designs, so that it makes the same proposals as
+    without them. If it proposes a design itself, it receives the existing records of that design,
+    and the design is not evaluated again.
 
     Args:
         strategy: The other strategy.

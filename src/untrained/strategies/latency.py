@@ -30,11 +30,11 @@ Feature = tuple[str, str]
 
 # Penalties of the ridge regression to choose from.
 _PENALTIES = np.geomspace(1e-8, 1e2, 21)
-# The latency is the time of the forward pass at this quantile. Other processes make passes slower
-# and never faster, so the fast passes tell how long the network takes by itself.
+# The latency is this quantile of the times of the forward passes. Other processes make passes
+# slower and never faster, so the fast passes tell how long the network takes by itself.
 _QUANTILE = 0.1
-# More passes are timed while the median exceeds the quantile by this factor, in at most
-# `_MAX_ROUNDS` rounds.
+# Another round of passes is timed while the median exceeds that quantile by this factor, up to
+# `_MAX_ROUNDS` rounds in total.
 _MAX_SPREAD = 1.25
 _MAX_ROUNDS = 3
 
@@ -47,12 +47,13 @@ class Latency:
     """The time of a forward pass, and how it was measured.
 
     Attributes:
-        seconds: The time that a tenth of the forward passes do not exceed.
+        seconds: Tenth percentile of the times of the forward passes.
         batch: Number of samples in the input.
         threads: Number of CPU threads.
         device: Where the network ran.
         runtime: "torch", or "onnx" for ONNX Runtime.
-        runs: Number of timed forward passes. As many more are timed if the times differ too much.
+        runs: Number of timed forward passes per round; there are more rounds if the times differ too
+            much.
         warm_up: Number of forward passes before the timed ones.
     """
 
@@ -70,9 +71,9 @@ class LatencyTimer:
     """Measures the latency of networks.
 
     Other processes slow down forward passes, so the latency is the time of the fast ones (their
-    tenth percentile). If the median is much higher, more passes are timed. The time is CPU time
-    if the network computes in one thread of ONNX Runtime, because a slow network is interrupted in
-    every pass on a busy machine.
+    tenth percentile). If the median is much higher, more passes are timed. With one thread of ONNX
+    Runtime, the timer measures CPU time and not wall-clock time, because on a busy machine every
+    pass of a slow network is interrupted.
 
     Attributes:
         device: Where networks run.
@@ -80,7 +81,7 @@ class LatencyTimer:
         threads: Number of CPU threads. Several threads wait for each other at every layer, so on a
             busy machine a network of 0.3 ms can take 50 ms (dev/LOG.md).
         runtime: "torch", or "onnx" for ONNX Runtime.
-        runs: Number of timed forward passes.
+        runs: Number of timed forward passes per round.
         warm_up: Number of forward passes before the timed ones.
 
     Raises:
@@ -128,7 +129,7 @@ class LatencyTimer:
             for _ in range(_MAX_ROUNDS):
                 for _ in range(self.runs):
                     times.append(_time_once(function, clock))
-                seconds = _find_quantile(times)
+                seconds = _compute_low_percentile(times)
                 if median(times) <= _MAX_SPREAD * seconds:
                     break
         return Latency(
@@ -176,8 +177,8 @@ def _time_once(function: Callable[[], object], clock: Callable[[], float]) -> fl
     return clock() - start
 
 
-def _find_quantile(times: list[float]) -> float:
-    """Return the time that a tenth of the forward passes do not exceed."""
+def _compute_low_percentile(times: list[float]) -> float:
+    """Return the tenth percentile of the times, which other processes affect least."""
     index = int(_QUANTILE * len(times))
     return sorted(times)[index]
 

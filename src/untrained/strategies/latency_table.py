@@ -92,8 +92,9 @@ def read_latency_table(path: str | Path, space: Space, task: Task) -> dict[Arch,
         try:
             arch = space.parse(str(cell or "").strip())
         except UsageError as error:
-            problem = f"the architecture is not in {space.name}: {error}"
-            raise rows.make_error(row, describe_error(ValueError(problem))) from error
+            # The message quotes the file, so it may be long or contain control characters.
+            problem = f"the architecture is not in {space.name}: {describe_error(error)}"
+            raise rows.make_error(row, problem) from error
         values_by_arch.setdefault(arch, []).append(milliseconds[row] / 1e3)
     if len(values_by_arch) < MIN_ARCHS:
         raise UsageError(

@@ -7,7 +7,7 @@ be built. Memory is `Probe.memory`: parameters, buffers and the activations of o
 sample, in float32. `max_latency.py` measures or predicts latency.
 
 A search that trains its winner can also limit the predicted time of that training
-(`limit_training_time`), which is no limit of the user.
+(`limit_training_time`). The user does not set this limit.
 
 If the space names a choice that scales networks, such as the width, `ConstrainedSpace` sets it to
 the largest option within the upper limits on size, so that networks use the size that the user
@@ -41,13 +41,21 @@ _MAX_NEIGHBOURS = 100
 # Spaces for tables that have small networks, for advice.
 _SMALL_TABLE_SPACES = ("mlp", "nasrec_small(blocks=2)")
 
-# The limit on the predicted training time, which is none of `Limits`.
+# Name of the limit on the predicted training time, which is not a field of `Limits`.
 _MAX_TRAINING_TIME = "max_training_time"
+# The property of `NetworkSize` that a limit on size restricts.
+SIZE_PROPERTIES = {
+    "max_params": "params",
+    "min_params": "params",
+    "max_flops": "flops",
+    "max_memory": "memory",
+}
 _UNITS = {"params": "parameters", "flops": "multiply-adds", "memory": "bytes"}
+# What a limit restricts, in the words of a message.
 _QUANTITIES = {
-    "max_params": "parameters",
-    "min_params": "parameters",
-    "max_flops": "multiply-adds",
+    "max_params": "number of parameters",
+    "min_params": "number of parameters",
+    "max_flops": "number of multiply-adds",
     "max_memory": "memory",
     "max_latency": "latency",
 }
@@ -165,7 +173,7 @@ class ConstrainedSpace:
         # When sampling ends, by `perf_counter`.
         self._deadline = inf
         # An architecture that `sample` returns if it finds none in the time.
-        self._reserve: Arch | None = None
+        self._fallback: Arch | None = None
         self._has_sampled = False
 
     @property
@@ -199,23 +207,22 @@ class ConstrainedSpace:
             SamplingTimeError: The time that `limit_sampling_time` set is over. The first call
                 does not raise this, because a search needs at least one architecture.
         """
-        if self._has_sampled or self._reserve is not None:
+        if self._has_sampled or self._fallback is not None:
             arch = self._sample_until(rng, self._deadline)
         else:
             arch = self._sample_until(rng, inf)
         if arch is None:
-            if self._reserve is None:
+            if self._fallback is None:
                 raise SamplingTimeError
-            arch = self._reserve
-            self._reserve = None
+            arch = self._fallback
+            self._fallback = None
         self._has_sampled = True
         return arch
 
     def check(self, rng: np.random.Generator, seconds: float) -> Arch:
         """Check that the limits can be satisfied, and return an architecture that does.
 
-        The architecture is also the reserve: if `sample` finds none in the time that
-        `limit_sampling_time` sets, it returns this one once.
+        The architecture becomes the fallback of `sample`, see `set_fallback`.
 
         Args:
             rng: Random generator.
@@ -226,12 +233,12 @@ class ConstrainedSpace:
         """
         arch = self._sample_until(rng, perf_counter() + seconds, raises_at_deadline=True)
         assert arch is not None
-        self.keep_reserve(arch)
+        self.set_fallback(arch)
         return arch
 
-    def keep_reserve(self, arch: Arch) -> None:
-        """Let `sample` return this architecture once if it finds none in the time."""
-        self._reserve = arch
+    def set_fallback(self, arch: Arch) -> None:
+        """Let `sample` return this architecture once if it finds none in the sampling time."""
+        self._fallback = arch
 
     def limit_sampling_time(self, seconds: float) -> None:
         """Let samples and mutations take at most some seconds from now on.
@@ -245,14 +252,27 @@ class ConstrainedSpace:
     def _sample_until(
         self, rng: np.random.Generator, deadline: float, raises_at_deadline: bool = False
     ) -> Arch | None:
-        """Sample an architecture within the limits; None if none is found before the deadline."""
+        """Sample an architecture within the limits.
+
+        Args:
+            rng: Random generator.
+            deadline: When sampling ends, by `perf_counter`.
+            raises_at_deadline: Whether to raise an error at the deadline. The error names the
+                architecture that is closest to the limits, so at least one is sampled.
+
+        Returns:
+            The architecture, or None if none is found before the deadline.
+
+        Raises:
+            UsageError: No architecture was found in all attempts, or before the deadline.
+        """
         closest: Arch | None = None
         for attempt in range(2 * MAX_ATTEMPTS):
-            if perf_counter() >= deadline:
-                if raises_at_deadline and closest is not None:
-                    raise UsageError(self._describe_failure(closest, attempt))
-                if not raises_at_deadline:
-                    return None
+            is_time_over = perf_counter() >= deadline
+            if is_time_over and not raises_at_deadline:
+                return None
+            if is_time_over and closest is not None:
+                raise UsageError(self._describe_failure(closest, attempt))
             if closest is None or attempt < MAX_ATTEMPTS:
                 proposal = self.space.sample(rng)
             else:
@@ -263,7 +283,7 @@ class ConstrainedSpace:
             for arch in self._list_candidates(proposal):
                 if self.allows(arch):
                     return arch
-                if closest is None or self._compute_excess(arch) < self._compute_excess(closest):
+                if closest is None or self._get_excess(arch) < self._get_excess(closest):
                     closest = arch
         assert closest is not None
         raise UsageError(self._describe_failure(closest, 2 * MAX_ATTEMPTS))
@@ -421,8 +441,7 @@ class ConstrainedSpace:
     def _get_value(self, size: NetworkSize, limit: str) -> float | Failure:
         """Return the value of a network that an upper limit bounds, or why it cannot be counted."""
         if limit != _MAX_TRAINING_TIME:
-            # `params` of `max_params` is a property of `NetworkSize`.
-            return _count_size(size, limit.partition("_")[2])
+            return _count_size(size, SIZE_PROPERTIES[limit])
         assert self._training_time is not None
         flops = _count_size(size, "flops")
         memory = _count_size(size, "memory")
@@ -456,7 +475,7 @@ class ConstrainedSpace:
             return [scaled_arch]
         return [scaled_arch, proposal]
 
-    def _compute_excess(self, arch: Arch) -> float:
+    def _get_excess(self, arch: Arch) -> float:
         """Return the factor by which a rejected architecture violates the limits."""
         violation = self._violations[arch]
         assert violation is not None
@@ -488,8 +507,8 @@ class ConstrainedSpace:
             # Any architecture with a value would be closer to the limits.
             reason = f" ({violation.reason})" if violation.reason else ""
             return (
-                f"{self.name}: {limit} cannot be checked, because the {_QUANTITIES[limit]} of no "
-                f"sampled architecture could be determined{reason}; leave out {limit}"
+                f"{self.name}: {limit} cannot be checked, because the {_QUANTITIES[limit]} could "
+                f"not be determined for any sampled architecture{reason}; leave out {limit}"
             )
         closest = _format_amount(limit, violation.value)
         bound = _format_amount(limit, self._get_bound(limit))
@@ -506,7 +525,7 @@ class ConstrainedSpace:
         )
 
     def _name_smaller_spaces(self) -> str:
-        """Return advice to search a space of smaller networks for a table; empty if none is."""
+        """Return advice to search a smaller space for tables; empty if this space is not large."""
         if self.name.partition("(")[0] not in ("nasrec_small", "nasrec"):
             return ""
         options = []
@@ -547,5 +566,5 @@ def _count_size(size: NetworkSize, name: str) -> float | Failure:
 def _format_amount(limit: str, value: float) -> str:
     if limit == "max_latency":
         return f"{value * 1e3:.4g} ms"
-    unit = _UNITS[limit.partition("_")[2]]
+    unit = _UNITS[SIZE_PROPERTIES[limit]]
     return f"{value:,.0f} {unit}"

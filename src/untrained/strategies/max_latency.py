@@ -116,7 +116,7 @@ class LatencyMeter:
             record = self._read_record(request)
             if record is None:
                 timer = LatencyTimer(self.device, runtime=self._runtime, runs=runs)
-                record = self._make_record(request, timer)
+                record = self._measure_now(request, timer)
             self.records[arch, measure] = record
             if self._store is not None:
                 self._store.add_to_search(self._search_key, [record])
@@ -168,8 +168,8 @@ class LatencyMeter:
             return None
         return record
 
-    def _make_record(self, request: ScoreRequest, timer: LatencyTimer) -> Record:
-        """Measure a latency now, and store the record."""
+    def _measure_now(self, request: ScoreRequest, timer: LatencyTimer) -> Record:
+        """Measure a latency and store its record."""
         check_device(self.device)
         start = perf_counter()
         outcome = catch_failure(self._time_arch, request.arch, timer)

@@ -97,12 +97,12 @@ def compute_trace_norm(
         batch: The mini-batch.
         loss: Name of the loss.
         differentiable: Whether the gradient of t(A) with respect to the mixture is needed.
-        norms: Whether the scales and shifts of norms count as parameters.
+        norms: Whether the scales and shifts of normalisation layers count as parameters.
 
     Returns:
         t(A) in float64, ().
     """
-    parameters = _find_parameters(as_module(supernet), norms)
+    parameters = _find_parameters(as_module(supernet), include_norms=norms)
     with torch.enable_grad(), scoring_mode(as_module(supernet)):
         logits = read_logits(supernet(batch.inputs.clone()))
         value = LOSSES[loss](logits, batch.targets)
@@ -117,10 +117,10 @@ def compute_trace_norm(
     return total
 
 
-def _find_parameters(supernet: nn.Module, norms: bool) -> list[nn.Parameter]:
-    """Return the trainable parameters, with or without those of norms."""
+def _find_parameters(supernet: nn.Module, include_norms: bool) -> list[nn.Parameter]:
+    """Return the trainable parameters, with or without those of normalisation layers."""
     parameters = find_trainable_parameters(supernet)
-    if norms:
+    if include_norms:
         return list(parameters.values())
     without_norms = []
     for name, parameter in parameters.items():
@@ -216,7 +216,7 @@ class NASI(Strategy):
         labels: Whether targets are those of the data or random.
         inputs: Whether inputs are those of the data or noise.
         zero: Whether the operation `none` may be chosen.
-        norms: Whether the scales and shifts of norms count as parameters in t(A).
+        norms: Whether the scales and shifts of normalisation layers count as parameters in t(A).
     """
 
     name = "nasi"
@@ -322,24 +322,24 @@ class NASI(Strategy):
             return self._steps + self._samples
         return self._steps
 
-    def _compute_adaptive_nu(self, norms: Sequence[float]) -> float:
+    def _compute_adaptive_nu(self, trace_norms: Sequence[float]) -> float:
         """Return nu_t of Eq. 41, given t(A_1), ..., t(A_{t-1})."""
         initial_nu = _DEFAULT_INITIAL_NU
         if self._initial_nu is not None:
             initial_nu = self._initial_nu
-        return (initial_nu + sum(norms)) / (len(norms) + 1)
+        return (initial_nu + sum(trace_norms)) / (len(trace_norms) + 1)
 
     def _choose_fixed_nu(self, supernet: Supernet) -> float:
         """Return `nu0` if the user set it, or else nu of Eq. 40."""
         if self._initial_nu is not None:
             return self._initial_nu
-        norms = []
+        trace_norms = []
         for number in range(self._samples):
             draw = self._draw(supernet)
             key = self._make_key("sample", number, draw)
             measure = partial(self._measure_sample, supernet, draw)
-            norms.append(self._step_log.get_or_compute(key, measure))
-        return float(np.mean(norms))
+            trace_norms.append(self._step_log.get_or_compute(key, measure))
+        return float(np.mean(trace_norms))
 
     def _measure_sample(self, supernet: Supernet, draw: RandomDraw) -> float:
         """Return t of a random architecture."""

@@ -19,7 +19,7 @@ from untrained.strategies.base import (
     StrategyInputs,
 )
 
-# What a strategy needs, as `untrained list strategies` writes it. Other inputs always exist.
+# The inputs that only some searches have, in the words of `untrained list strategies`.
 NEED_TEXTS = {
     "source": "a space with a supernet",
     "score_pool": "--validate",

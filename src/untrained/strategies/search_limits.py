@@ -9,7 +9,7 @@ from untrained.runs.store import Store
 from untrained.seeds import make_generator
 from untrained.spaces import Space
 from untrained.strategies.latency_table import TableLatency
-from untrained.strategies.limits import ConstrainedSpace, NetworkSize
+from untrained.strategies.limits import SIZE_PROPERTIES, ConstrainedSpace, NetworkSize
 from untrained.strategies.max_latency import ContendersFunction, MaxLatency, RankFunction
 from untrained.types import Arch, Record, ScoreRequest, Task
 
@@ -66,7 +66,8 @@ class SearchLimits:
         self._limits = Limits.parse(**self.texts)
         self._full_space = space
         self._task = task
-        self._reserve: Arch | None = None
+        # An architecture that satisfies the limits on size; None before `check`.
+        self._fallback: Arch | None = None
         self.max_latency: MaxLatency | TableLatency | None = None
         max_latency = self._limits.max_latency
         if max_latency is None:
@@ -100,9 +101,9 @@ class SearchLimits:
             if total_seconds is not None:
                 seconds = min(seconds, MAX_CHECK_SHARE * total_seconds)
             rng = make_generator("limits", self._full_space.name)
-            self._reserve = size_space.check(rng, seconds)
+            self._fallback = size_space.check(rng, seconds)
             if self.max_latency is None:
-                self.space.keep_reserve(self._reserve)
+                self.space.set_fallback(self._fallback)
 
     def make_size_space(self) -> ConstrainedSpace:
         """Return the architectures that satisfy all limits except the latency limit.
@@ -111,8 +112,8 @@ class SearchLimits:
         """
         size_limits = replace(self._limits, max_latency=None)
         size_space = ConstrainedSpace(self._full_space, size_limits, self._task)
-        if self._reserve is not None:
-            size_space.keep_reserve(self._reserve)
+        if self._fallback is not None:
+            size_space.set_fallback(self._fallback)
         return size_space
 
     def limit_training_time(self, limit: TrainingTimeLimit) -> None:
@@ -143,7 +144,7 @@ class SearchLimits:
         Call this only if latency is limited.
         """
         assert self._limits.max_latency is not None
-        seconds = self._measure_value("max_latency", arch)
+        seconds = self._get_value("max_latency", arch)
         if seconds is None or self._limits.max_latency.is_exceeded_by(seconds):
             return None
         return seconds
@@ -155,7 +156,7 @@ class SearchLimits:
         """
         rows = []
         for name, text in self.texts.items():
-            value = self._measure_value(name, winner)
+            value = self._get_value(name, winner)
             row = asdict(LimitStatus(name, text, self.space.rejected[name], value))
             table = self.max_latency
             if name == "max_latency" and isinstance(table, TableLatency) and winner is not None:
@@ -173,14 +174,14 @@ class SearchLimits:
             return [self.max_latency.make_request()]
         return []
 
-    def _measure_value(self, limit: str, winner: Arch | None) -> float | None:
-        if winner is None:
+    def _get_value(self, limit: str, arch: Arch | None) -> float | None:
+        """Return the value of an architecture that a limit restricts; None if it is not known."""
+        if arch is None:
             return None
         if limit == "max_latency" and isinstance(self.max_latency, TableLatency):
-            return self.max_latency.estimate_seconds(winner)
+            return self.max_latency.estimate_seconds(arch)
         if limit == "max_latency" and isinstance(self.max_latency, MaxLatency):
-            return self.max_latency.measure_winner(winner)
-        # The part after the underscore is a property of `NetworkSize`: `params` of `max_params`.
-        size = NetworkSize(self._full_space, winner, self._task)
-        value: float = getattr(size, limit.partition("_")[2])
+            return self.max_latency.measure_winner(arch)
+        size = NetworkSize(self._full_space, arch, self._task)
+        value: float = getattr(size, SIZE_PROPERTIES[limit])
         return value

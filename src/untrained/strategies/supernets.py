@@ -22,7 +22,7 @@ from untrained.types import Arch
 
 # Number of architectures that may violate a limit, best first, before the search gives up.
 _MAX_REJECTED = 500
-# ((choice, ((option, number), ...)), ...): one number per option, as plain data for the trace.
+# One number per option, as nested tuples for the trace: ((choice, ((option, number), ...)), ...).
 OptionNumbers = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
 
 
