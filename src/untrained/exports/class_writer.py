@@ -109,7 +109,6 @@ def write_classes(classes: Sequence[BlockClass]) -> None:
         columns = list(zip(*literals_of_instances, strict=True))
         member_names = {name for name, _ in first.members}
         argument_names = _name_varying_literals(columns, member_names)
-
         # Several literals may share an argument; the first one gives its value.
         first_positions: dict[str, int] = {}
         for position, name in argument_names.items():
@@ -198,8 +197,8 @@ def _write_class(
         argument_names: Names of arguments by the positions of the literals that they replace.
     """
     block = block_class.instances[0]
-    # Literals are numbered through constructor and forward pass, so both share one iterator. In the
-    # constructor an argument is a local variable, in the forward pass an attribute.
+    # The positions of literals continue from the constructor to the forward pass, so both share one
+    # iterator. In the constructor an argument is a local variable, in the forward pass an attribute.
     positions = iter(range(len(list_literals(content))))
     constructor = transform_tree(
         (content.base_arguments, content.members), _insert_names(argument_names, positions, "")

@@ -226,17 +226,15 @@ def _describe_task(subject: ExportSubject) -> str:
         size = f"{width} x {height} pixels with {format_count(channels, 'channel')}"
         if task.kind == REGRESSION:
             return (
-                f"Predicts `{_name_target(subject)}`, a number, from images of {size}: it is "
-                f"{_format_scaling(task)}, in the unit of the labels in the training data."
+                f"Predicts `{_name_target(subject)}`, a number, from images of {size}. "
+                f"{_describe_scaling(task)}, in the unit of the labels in the training data."
             )
         return f"Classifies images of {size} into {len(_list_classes(subject))} classes."
     if subject.schema is not None:
         columns = _count_columns(subject.schema)
         label = subject.schema.label
         if task.kind == REGRESSION:
-            return (
-                f"Reads rows of {columns} and predicts `{label}`, which is {_format_scaling(task)}."
-            )
+            return f"Reads rows of {columns} and predicts `{label}`. {_describe_scaling(task)}."
         if task.kind == CLASSIFICATION:
             return (
                 f"Reads rows of {columns} and returns one logit for each of the "
@@ -262,13 +260,14 @@ def _describe_array_task(subject: ExportSubject) -> str:
         f"arrays of the shape {shape}, standardised per {kind} with `mean` and `std` in config.json"
     )
     if task.kind == REGRESSION:
-        return f"Predicts a number from {inputs}: {_format_scaling(task)}."
+        return f"Predicts a number from {inputs}. {_describe_scaling(task)}."
     return f"Classifies {inputs}, into {len(_list_classes(subject))} classes."
 
 
-def _format_scaling(task: Task) -> str:
-    """Return how the output x of a regression becomes a number in the unit of the label."""
-    return f"{task.target_std:.9g} x + {task.target_mean:.9g} for the output x"
+def _describe_scaling(task: Task) -> str:
+    """Describe how the output of a regression becomes a prediction in the unit of the label."""
+    prediction = f"{task.target_std:.9g} x + {task.target_mean:.9g}"
+    return f"If x is the output of the network, the prediction is {prediction}"
 
 
 def _count_columns(schema: Schema) -> str:
@@ -336,7 +335,7 @@ def _make_onnx_lines(task: Task) -> list[str]:
         "pixels = image / 255",
     ]
     if channels == 1:
-        lines.append("pixels = pixels.mean(2, keepdims=True)  # the network sees grey")
+        lines.append("pixels = pixels.mean(2, keepdims=True)  # the network reads grey images")
     lines.extend(
         [
             'normalised = (pixels - config["mean"]) / config["std"]',

@@ -7,7 +7,6 @@ that equals the mode becomes `self.training`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import nan
 
 import torch
 from torch import Tensor, nn
@@ -134,16 +133,15 @@ def _merge_block_traces(label: str, traces: Sequence[Trace], passes: Sequence[Tr
 def _express_by_batch_size(
     label: str, values: Sequence[object], traces: Sequence[Trace], passes: Sequence[TracedPass]
 ) -> Expression:
-    """Return a number that differs between passes as a multiple of the batch size."""
+    """Return a number that differs between passes as a multiple of the batch size.
+
+    Raises:
+        SourceError: The number is not a multiple of the batch size, or no input of the block has
+            the batch size in its shape.
+    """
     batch_size = _find_batch_size(traces, passes)
-    factors = set()
-    for value, traced_pass in zip(values, passes, strict=True):
-        if isinstance(value, int | float):
-            factors.add(value / traced_pass.batch_size)
-        else:
-            factors.add(nan)
-    factor = factors.pop()
-    if batch_size is None or factors or not factor.is_integer():
+    factor = _find_common_factor(values, passes)
+    if batch_size is None or factor is None:
         examples = []
         for value, traced_pass in zip(values, passes, strict=True):
             examples.append(f"{value} for {traced_pass.batch_size}")
@@ -153,7 +151,20 @@ def _express_by_batch_size(
         )
     if factor == 1:
         return batch_size
-    return Binary("*", batch_size, make_literal(int(factor)))
+    return Binary("*", batch_size, make_literal(factor))
+
+
+def _find_common_factor(values: Sequence[object], passes: Sequence[TracedPass]) -> int | None:
+    """Return k if each value is k times the batch size of its pass; None if there is no such k."""
+    factors = set()
+    for value, traced_pass in zip(values, passes, strict=True):
+        if not isinstance(value, int | float):
+            return None
+        factors.add(value / traced_pass.batch_size)
+    factor = factors.pop()
+    if factors or not factor.is_integer():
+        return None
+    return int(factor)
 
 
 def _find_batch_size(traces: Sequence[Trace], passes: Sequence[TracedPass]) -> Expression | None:

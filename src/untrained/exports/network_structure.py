@@ -121,7 +121,7 @@ class NetworkStructure:
 
 
 def check_identifier(name: str, module: nn.Module) -> str:
-    """Return the name of an attribute.
+    """Check that a name can be an attribute in Python, and return it.
 
     Raises:
         SourceError: The name cannot be an attribute in Python, such as `0` or `class`.

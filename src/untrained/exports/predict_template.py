@@ -1,11 +1,12 @@
 """Predict a class or a number for each sample: python predict.py picture.png folder/ ...
 
-A network for arrays reads numpy files instead: python predict.py samples.npy. The first axis of the
-array counts samples, and an .npz file holds a single array or one called x. A network for a table
-reads CSV files: python predict.py rows.csv. The file has the columns of the training data, which
-table.py encodes, or plain numbers if the network was exported without column names. Needs
-numpy, and ONNX Runtime or else torch and safetensors. Images also need Pillow. Reads config.json
-beside this file.
+A network for arrays reads numpy files instead: python predict.py samples.npy. The first axis of an
+array is that of the samples. An .npz file must hold a single array, or one called x. A network for
+a table reads CSV files: python predict.py rows.csv. The file has the columns of the training data,
+which table.py encodes, or plain numbers if the network was exported without column names.
+
+Needs numpy, and ONNX Runtime or else torch and safetensors. Images also need Pillow. Reads
+config.json beside this file.
 """
 
 import argparse
@@ -77,7 +78,7 @@ def _load_torch_network() -> Callable[[Array], Array]:
 
 
 def check_pillow() -> None:
-    """Raise ModuleNotFoundError if Pillow is missing, which is no fault of any image."""
+    """Raise ModuleNotFoundError if Pillow is missing, before every image counts as unreadable."""
     import PIL  # noqa: F401
 
 

@@ -179,7 +179,7 @@ class _SourceWriter:
                 if tensor is None:
                     continue
                 weight_name = f"{name}.{attribute}" if name else attribute
-                # Layers of torch must load strictly, so they get everything that they save.
+                # `load` is strict, so a layer of torch needs every tensor of its state dict.
                 is_saved_by_layer = (
                     id(module) in complete_modules
                     and attribute not in module._non_persistent_buffers_set
@@ -188,7 +188,7 @@ class _SourceWriter:
                 if is_saved_by_layer or is_used:
                     weights[weight_name] = tensor.detach()
         for name, first_name in self._structure.list_ties():
-            # Both names are needed if one is, since loading is strict.
+            # `load` is strict, so if one of the names is needed, both are.
             if first_name in weights:
                 weights[name] = weights[first_name]
             elif name in weights:

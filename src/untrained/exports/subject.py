@@ -1,4 +1,4 @@
-"""The network to export, with its weights and everything that the documents say about it."""
+"""What is exported: a network, and the facts that config.json and README.md state about it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from untrained.types import Task
 
 @dataclass(frozen=True)
 class ExportSubject:
-    """The network to export, with its weights and everything that the documents say about it.
+    """A network to export, and the facts that its documents state.
 
     Attributes:
         arch: The architecture, or the name of the network.
@@ -24,16 +24,16 @@ class ExportSubject:
         weights: Where the weights come from; empty if they are not known to be trained.
         data: The training data, as the user named it.
         classes: The names of its classes.
-        mean: The mean of each channel, on the scale 0 to 1; of arrays, that of each feature or
-            channel.
+        mean: The mean of each channel of images, whose values are from 0 to 1, or of each feature
+            or channel of arrays.
         std: The standard deviation of each channel or feature.
         schema: How the rows of a table are encoded; None for other data.
         was_trained_on_arrays: Whether the training data are arrays and not images or a table.
         training: The content of `train.json`; empty without a training.
         run: The run folder that it comes from.
         standing: Its place in the ranking of the run.
-        verdict: How this hand-designed network won in the run, without a full stop; empty for any
-            other network.
+        verdict: For a hand-designed network that won in the run: how it won, without a full stop.
+            Empty for any other network.
     """
 
     arch: str

@@ -280,7 +280,7 @@ def convert_to_text(value: Any) -> str:
         text = value.decode("utf-8", "backslashreplace")
     else:
         text = str(value)
-    # Only numbers with a point or a plus have another spelling.
+    # Only text with a point or a plus can be another spelling of a whole number: 5.0 or 1e+10.
     if "." in text or "+" in text:
         whole = text.removesuffix(".0")
         if whole.lstrip("-").isdecimal():

@@ -216,9 +216,9 @@ class Tracer(TorchFunctionMode):
         Returns:
             The result of the call, in which every tensor object has only this one name.
         """
-        result = self._replace_tensors(result, keep_unnamed_in=frame)
+        result = self._replace_tensors(result, only_named_in=frame)
         first = frame.value_count
-        if _is_flat_group(result):
+        if _can_unpack(result):
             # `a, b = x.chunk(2)`
             values = list(result)
         else:
@@ -242,15 +242,15 @@ class Tracer(TorchFunctionMode):
             for key, item in value.items():
                 self._name_tensors(frame, item, Subscript(expression, (express_value(key),)))
 
-    def _replace_tensors(self, value: Any, keep_unnamed_in: _Frame | None = None) -> Any:
+    def _replace_tensors(self, value: Any, only_named_in: _Frame | None = None) -> Any:
         """Replace the tensors in a value by other tensor objects that share their memory.
 
         Args:
             value: A tensor, or tuples, lists and dictionaries that may hold some.
-            keep_unnamed_in: If given, tensors that have no name yet in this frame stay.
+            only_named_in: If given, only tensors that have a name in this frame are replaced.
         """
         if isinstance(value, Tensor):
-            if keep_unnamed_in is not None and not self._has_name(keep_unnamed_in, value):
+            if only_named_in is not None and not self._has_name(only_named_in, value):
                 return value
             self._kept_tensors.append(value)
             self._is_paused = True
@@ -258,7 +258,7 @@ class Tracer(TorchFunctionMode):
             self._is_paused = False
             return other
         if isinstance(value, tuple | list):
-            items = [self._replace_tensors(item, keep_unnamed_in) for item in value]
+            items = [self._replace_tensors(item, only_named_in) for item in value]
             if hasattr(value, "_fields"):
                 # A named tuple takes its fields as separate arguments.
                 return type(value)(*items)
@@ -266,7 +266,7 @@ class Tracer(TorchFunctionMode):
         if isinstance(value, dict):
             replaced = {}
             for key, item in value.items():
-                replaced[key] = self._replace_tensors(item, keep_unnamed_in)
+                replaced[key] = self._replace_tensors(item, only_named_in)
             return replaced
         return value
 
@@ -356,8 +356,8 @@ def _is_full_view(result: Any, base: Tensor) -> bool:
     )
 
 
-def _is_flat_group(result: Any) -> bool:
-    """Return whether a result consists of several tensors that an assignment can unpack."""
+def _can_unpack(result: Any) -> bool:
+    """Return whether a result consists of several tensors, so that `a, b = ...` can unpack it."""
     if not isinstance(result, tuple | list) or len(result) < 2:
         return False
     return all(isinstance(item, Tensor) for item in result)

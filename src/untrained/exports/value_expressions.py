@@ -108,7 +108,7 @@ def _describe_layer(layer: nn.Module) -> tuple[object, ...]:
 def _make_call_arguments(
     parameters: list[Parameter], arguments: dict[str, object]
 ) -> tuple[Expression, ...]:
-    """Pass required arguments by position and the others by name."""
+    """Return the arguments of a call: required ones by position, the others by name."""
     expressions: list[Expression] = []
     for parameter in parameters:
         if parameter.name not in arguments:
