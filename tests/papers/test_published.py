@@ -97,7 +97,7 @@ def test_dextr_table_5_and_figure_2():
             rf"{accuracy:.2f}% accuracy\) has the \w+ (mean )?Dextr (score|value) \({score}\)",
             text_of_paper,
         )
-    assert "ranging between {} and {}".format(*dextr_figures.FIGURE_2_DEVIATIONS) in text_of_paper
+    assert "ranging between {} and {}".format(*dextr_figures.FIGURE_2_SPREADS) in text_of_paper
 
 
 def test_hnas_table_1_and_its_neighbour_table_2():

@@ -113,7 +113,8 @@ def table_1(config: ExperimentConfig) -> Findings:
         if name != "swap_reg":
             rows.append(make_proxy_row(name, name, published))
     rows = add_authors_variants(rows, "dextr", "meco")
-    # swap_reg is computed from two proxies. In the paper it comes before Dextr.
+    # swap_reg is computed from two proxies. In the paper it comes before Dextr, whose two rows are
+    # the last ones here.
     swap_row = CorrelationRow("swap_reg", ("swap", "params"), compute_swap_reg, TABLE_1["swap_reg"])
     rows.insert(-2, swap_row)
     findings = make_correlation_table(

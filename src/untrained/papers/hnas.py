@@ -23,6 +23,7 @@ from untrained.papers.hnas_bounds import (
 )
 from untrained.papers.samples import BenchmarkTask, Sample, Scores, find_images, measure_sample
 from untrained.papers.table_lines import (
+    BINS_NOTE,
     STATISTICS,
     make_correlation_line,
     parse_table,
@@ -284,7 +285,6 @@ def figure_4(config: ExperimentConfig) -> Findings:
         curve = Curve(name, mean_metrics, mean_errors)
         title = f"Mean test error by {name}"
         plots.append(Plot(title, f"M_{name}", "test error, %", (curve,), joined=True))
-
         bin_numbers = []
         correlations = []
         for number, members in enumerate(bins, 1):
@@ -298,11 +298,7 @@ def figure_4(config: ExperimentConfig) -> Findings:
         lines.append(TableLine(what, None, mean))
     title = "Condition number and test error within bins"
     plots.append(Plot(title, "bin", "Spearman", tuple(kappa_curves), joined=True))
-    bins_note = (
-        "All bins have the same size; the paper does not say how it chooses bins. It gives no "
-        "numbers."
-    )
-    deviations = (*sample.deviations, SAMPLE_NOTE, CODE_NOTE, bins_note)
+    deviations = (*sample.deviations, SAMPLE_NOTE, CODE_NOTE, BINS_NOTE)
     return Findings(tuple(lines), deviations, tuple(plots))
 
 

@@ -212,8 +212,7 @@ def make_bound_lines(
     scenarios: Sequence[str] = BOTH_BOUNDS,
     statistics: Sequence[str] = ("Spearman", "Kendall"),
 ) -> list[TableLine]:
-    """Correlate bounds with accuracies and return one line per scenario, case, metric and
-    statistic.
+    """Correlate bounds with accuracies.
 
     Args:
         cases: The rows of the table, for each scenario.
@@ -222,6 +221,9 @@ def make_bound_lines(
             statistic metric by metric.
         scenarios: The bounds.
         statistics: The correlations.
+
+    Returns:
+        One line per scenario, case, statistic and metric, in this order.
     """
     lines = []
     for scenario, case in product(scenarios, cases):

@@ -155,9 +155,9 @@ def _correlate_bounds(table: MeasuredTable, rng: np.random.Generator) -> list[fl
     errors = 100 - sample.accuracies[0]
     best = None
     correlations = []
-    for query in strategy.trace:
-        if best is None or _is_better(query.value, best.value):
-            best = query
+    for step in strategy.trace:
+        if best is None or _is_better(step.value, best.value):
+            best = step
         values = bound(M, kappa, best.mu, best.nu)
         finite = np.isfinite(values)
         correlation = spearman(values[finite], errors[finite])

@@ -19,6 +19,7 @@ from untrained.papers.samples import (
     measure_sample,
 )
 from untrained.papers.table_lines import (
+    BINS_NOTE,
     CorrelationRow,
     make_correlation_line,
     make_correlation_table,
@@ -214,9 +215,5 @@ def figure_3(config: ExperimentConfig) -> Findings:
         curve = Curve("mean", mean_norms, mean_errors)
         plots.append(Plot(label, "t(A), mean of a bin", "test error, %", (curve,), joined=True))
         deviations += sample.deviations
-    bins_note = (
-        "All bins have the same size; the paper does not say how it chooses bins. It gives no "
-        "numbers."
-    )
-    notes = (NO_S3_NOTE, WIDTH_NOTE, bins_note, SAMPLE_NOTE)
+    notes = (NO_S3_NOTE, WIDTH_NOTE, BINS_NOTE, SAMPLE_NOTE)
     return Findings(tuple(lines), (*deviations, *notes), tuple(plots))

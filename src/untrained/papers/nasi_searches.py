@@ -7,13 +7,13 @@ these cells. A note counts the searches whose winner is also the most likely of 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 
-from untrained.benchmarks import open_table
+from untrained.benchmarks import BenchmarkTable, Metric, open_table
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.nasi import NO_S3_NOTE, PAPER, TABLES, WIDTH
 from untrained.papers.samples import (
@@ -67,18 +67,35 @@ S1  6.8 6.7 6.7 6.0 7.0
 S2  6.9 7.3 7.1 7.2 6.8
 """)
 
-# By label: options of the space, data set of the images (None for CIFAR-10), options of NASI.
-SETTINGS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
-    "as in table 4": ("", None, {}),
-    "search on C100": ("", "cifar100", {}),
-    "search on IN-16-120": ("", "ImageNet16-120", {}),
-    "operation none allowed": ("", None, {"zero": True}),
-    "2 cells per stage": ("cells=2", None, {}),
-    "without norms": ("", None, {"norms": False}),
-    "mu = 2": ("", None, {"mu": 2}),
-    "mu = 0": ("", None, {"mu": 0}),
-    "nu fixed to the mean": ("", None, {"nu": "fixed"}),
-    "2 cells, without norms, nu fixed": ("cells=2", None, {"norms": False, "nu": "fixed"}),
+
+@dataclass(frozen=True)
+class SearchSetting:
+    """How a search differs from those of Table 4.
+
+    Attributes:
+        space: Options of the space, such as `cells=2`.
+        dataset: Data set of the images; None for CIFAR-10.
+        nasi: Options of NASI.
+    """
+
+    space: str = ""
+    dataset: str | None = None
+    nasi: dict[str, Any] = field(default_factory=dict)
+
+
+SETTINGS = {
+    "as in table 4": SearchSetting(),
+    "search on C100": SearchSetting(dataset="cifar100"),
+    "search on IN-16-120": SearchSetting(dataset="ImageNet16-120"),
+    "operation none allowed": SearchSetting(nasi={"zero": True}),
+    "2 cells per stage": SearchSetting(space="cells=2"),
+    "without norms": SearchSetting(nasi={"norms": False}),
+    "mu = 2": SearchSetting(nasi={"mu": 2}),
+    "mu = 0": SearchSetting(nasi={"mu": 0}),
+    "nu fixed to the mean": SearchSetting(nasi={"nu": "fixed"}),
+    "2 cells, without norms, nu fixed": SearchSetting(
+        space="cells=2", nasi={"norms": False, "nu": "fixed"}
+    ),
 }
 
 STEPS_NOTE = (
@@ -122,11 +139,20 @@ def read_accuracies(
     outcomes: Sequence[SearchOutcome], dataset: str, config: ExperimentConfig
 ) -> list[float]:
     """Read the test accuracies of winners from the table of their space."""
-    # Options of a space, such as channels, are not part of the name of its table.
-    table = open_table(outcomes[0].arch.space.partition("(")[0], config.data_root)
-    metric = table.find_metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[table.name])
+    table = _open_table_of_space(outcomes[0].arch.space, config)
     archs = [outcome.arch for outcome in outcomes]
-    return [float(value) for value in table.read_values(archs, metric)]
+    values = table.read_values(archs, _find_test_metric(table, dataset))
+    return [float(value) for value in values]
+
+
+def _open_table_of_space(space: str, config: ExperimentConfig) -> BenchmarkTable:
+    # Options of a space, such as channels, are not part of the name of its table.
+    return open_table(space.partition("(")[0], config.data_root)
+
+
+def _find_test_metric(table: BenchmarkTable, dataset: str) -> Metric:
+    """Return the metric of the test accuracy at the end of the trainings of a table."""
+    return table.find_metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[table.name])
 
 
 def _read_errors(outcomes: Sequence[SearchOutcome], config: ExperimentConfig) -> list[float]:
@@ -158,9 +184,8 @@ def make_searches_line(
 
 def read_random_accuracies(space: str, dataset: str, config: ExperimentConfig) -> Scores:
     """Return test accuracies of random architectures of a table, (1, architectures)."""
-    table = open_table(space.partition("(")[0], config.data_root)
-    metric = table.find_metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[table.name])
-    accuracies = table.read_column(metric)
+    table = _open_table_of_space(space, config)
+    accuracies = table.read_column(_find_test_metric(table, dataset))
     finite = accuracies[np.isfinite(accuracies)]
     # The seed depends on table and data set only, so all experiments use the same architectures.
     shuffled = make_generator("at random", table.name, dataset).permutation(finite)
@@ -171,8 +196,7 @@ def read_convolution_accuracies(dataset: str, config: ExperimentConfig) -> Score
     """Return test accuracies of the 64 cells of NAS-Bench-201 with convolutions only, (1, 64)."""
     table = open_table(NB201_TABLE, config.data_root)
     cells = [cell for cell in table.list_archs() if cell.count("nor_conv") == 6]
-    metric = table.find_metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[NB201_TABLE])
-    return table.read_values(cells, metric)[None]
+    return table.read_values(cells, _find_test_metric(table, dataset))[None]
 
 
 def is_most_likely(outcome: SearchOutcome) -> bool:
@@ -285,8 +309,7 @@ def _make_cell_lines(name: str, cell: str, config: ExperimentConfig) -> list[Tab
     table = open_table(NB201_TABLE, config.data_root)
     lines = []
     for column, dataset in DATASETS.items():
-        metric = table.find_metric(dataset=dataset, split="test", epochs=TABLE_EPOCHS[NB201_TABLE])
-        accuracy = table.read_value(cell, metric)
+        accuracy = table.read_value(cell, _find_test_metric(table, dataset))
         lines.append(TableLine(f"{name}, {column}", None, accuracy, note=cell))
     return lines
 
@@ -428,17 +451,17 @@ def table_4_settings(config: ExperimentConfig) -> Findings:
     settings."""
     lines: list[TableLine] = []
     *published, _ = TABLE_4["4T"]
-    for label, (space_options, searched_dataset, options) in SETTINGS.items():
+    for label, setting in SETTINGS.items():
         images = None
-        if searched_dataset:
-            images = find_images(searched_dataset, config.data_root)
+        if setting.dataset:
+            images = find_images(setting.dataset, config.data_root)
             if images is None:
                 continue
-        space = _add_space_options(NB201_SPACE, space_options)
-        outcomes = search_with_nasi(config, space, label, images, steps=4 * STEPS, **options)
+        space = _add_space_options(NB201_SPACE, setting.space)
+        outcomes = search_with_nasi(config, space, label, images, steps=4 * STEPS, **setting.nasi)
         for (column, dataset), number in zip(DATASETS.items(), published, strict=True):
             # A search on the images of a data set is compared on that data set only.
-            if searched_dataset not in (None, dataset):
+            if setting.dataset not in (None, dataset):
                 continue
             values = read_accuracies(outcomes, dataset, config)
             line = make_searches_line(f"{label}, {column}", number, values)

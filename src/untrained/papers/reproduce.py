@@ -12,7 +12,7 @@ from untrained.config import ComputeConfig
 from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
 from untrained.papers.commit import read_commit
-from untrained.papers.experiment import EXPERIMENTS, ExperimentConfig
+from untrained.papers.experiment import EXPERIMENTS, ExperimentConfig, Findings
 from untrained.papers.recorded_scores import RecordedScores
 from untrained.papers.samples import MIN_SAMPLES
 from untrained.papers.stopwatch import Stopwatch
@@ -118,18 +118,6 @@ def reproduce(
         if line.better is None:
             line = replace(line, better=definition.better)
         lines.append(line)
-    settings = {"samples": f"{sample_count:,}", "seeds": str(seed_count), "device": device}
-    if batch:
-        settings["batch"] = str(batch)
-    deviations = list(findings.deviations)
-    if failure_rule == "last":
-        settings["failures"] = failures
-        deviations.append("Architectures without a score rank last.")
-    if recorded:
-        settings["scores"] = recorded.path.name
-        deviations.append(recorded.describe_use())
-    if only_recorded:
-        settings["device"] = "recorded"
     # Defaults are left out, and so are options that belong to this machine: store, data root,
     # workers and time limit.
     arguments: dict[str, object] = {
@@ -151,10 +139,10 @@ def reproduce(
         about=definition.about,
         unit=definition.unit,
         lines=tuple(lines),
-        deviations=tuple(dict.fromkeys(filter(None, deviations))),  # each sentence once
+        deviations=_list_deviations(config, findings),
         plots=findings.plots,
         command=command,
-        settings=settings,
+        settings=_list_settings(config),
         versions=read_versions(),
         commit=read_commit(),
         seconds=stopwatch.seconds,
@@ -162,6 +150,35 @@ def reproduce(
         folder=str(folder),
     )
     return result.save()
+
+
+def _list_settings(config: ExperimentConfig) -> dict[str, str]:
+    """Return the size and the device of an experiment, as its page shows them."""
+    settings = {
+        "samples": f"{config.samples:,}",
+        "seeds": str(config.seeds),
+        "device": config.compute.device,
+    }
+    if config.batch:
+        settings["batch"] = str(config.batch)
+    if config.failures == "last":
+        settings["failures"] = config.failures
+    if config.recorded:
+        settings["scores"] = config.recorded.path.name
+    if config.only_recorded:
+        settings["device"] = "recorded"
+    return settings
+
+
+def _list_deviations(config: ExperimentConfig, findings: Findings) -> tuple[str, ...]:
+    """Return the deviations from the paper: those of the experiment, and those by its options."""
+    deviations = list(findings.deviations)
+    if config.failures == "last":
+        deviations.append("Architectures without a score rank last.")
+    if config.recorded:
+        deviations.append(config.recorded.describe_use())
+    # Empty sentences are dropped, and each sentence is kept once.
+    return tuple(dict.fromkeys(filter(None, deviations)))
 
 
 def get_default_folder(experiment: str) -> Path:

@@ -214,12 +214,14 @@ def measure_archs(
     calls = {name: limit_samples(name, config.batch) for name in names}
     proxies = {name: load_proxy(call) for name, call in calls.items()}
     # Two names may denote the same proxy, which is measured once.
-    distinct = {proxy.measure: proxy for proxy in proxies.values()}
+    proxies_by_measure = {proxy.measure: proxy for proxy in proxies.values()}
     # Workers in other processes load the proxies by these texts.
     calls_by_measure = {proxies[name].measure: call for name, call in calls.items()}
     seeds = range(config.seeds)
     init = weight_source.init if weight_source else FRESH
-    records, unrecorded = _read_recorded(config, archs, list(distinct.values()), source, init)
+    records, unrecorded = _read_recorded(
+        config, archs, list(proxies_by_measure.values()), source, init
+    )
     if unrecorded and not config.only_recorded:
         result = score_architectures(
             space,
@@ -318,10 +320,10 @@ def limit_samples(name: str, batch: int | None) -> str:
 
 
 def _select_archs(task: BenchmarkTask, truth: GroundTruth, archs: Sequence[str]) -> GroundTruth:
-    """Replace the architectures of `truth`, or give the same ones the options of the task's space.
+    """Return the truth about some architectures, which belong to the space of the task.
 
     Args:
-        task: The task, whose space may have options.
+        task: The task, whose space may have other options than that of the table.
         truth: The table, and a sample of its architectures.
         archs: The architectures to use; those of the sample if empty.
     """

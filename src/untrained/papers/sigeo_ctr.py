@@ -35,7 +35,12 @@ WARM_UP = "1%"  # share of the training rows on which a supernet is trained befo
 # Four batches of 512 rows, as in the authors' code. The weights after a warm-up are 1, 1, 1.
 SIGEO = "sigeo(preset=recommendation,samples=2048)"
 ZICO = "zico(batches=4,samples=2048)"
-TERMS = {"sigeo": SIGEO, "zico": ZICO, "FR norm": "sigeo(l1=0,l2=1,l3=0,samples=2048)"}
+# The proxies of Figure 4: SiGeo and two of its terms alone.
+FIGURE_4_PROXIES = {
+    "sigeo": SIGEO,
+    "zico": ZICO,
+    "FR norm": "sigeo(l1=0,l2=1,l3=0,samples=2048)",
+}
 # The searches of Figure 3: label, proxy and warm-up.
 FIGURE_3_SEARCHES = (
     ("zico without warm-up", ZICO, ""),
@@ -103,7 +108,9 @@ def table_5(config: ExperimentConfig) -> Findings:
         reference_lines: list[TableLine] = []
         for space in SPACES:
             # Hand-designed networks do not depend on the space, so they are trained once.
-            designs: Sequence[str] | None = () if reference_lines else None
+            designs: Sequence[str] | None = None
+            if reference_lines:
+                designs = ()
             winner, *hand_designed = search_and_train(config, table, space, designs)
             lines += make_design_lines(table, space, winner)
             for design in hand_designed:
@@ -135,7 +142,9 @@ def table_5(config: ExperimentConfig) -> Findings:
 def figure_4(config: ExperimentConfig) -> Findings:
     """Figure 4: results of training the best 15 networks by SiGeo and by each of two of its terms
     alone, after a warm-up of 1 %: without either term, SiGeo selects worse networks."""
-    groups = {name: _train_best(config, name, proxy) for name, proxy in TERMS.items()}
+    groups = {}
+    for name, proxy in FIGURE_4_PROXIES.items():
+        groups[name] = _train_best(config, name, proxy)
     lines = []
     curves = []
     for name, group in groups.items():
@@ -193,7 +202,7 @@ def figure_3(config: ExperimentConfig) -> Findings:
         for space in SPACES:
             curves = []
             for label, proxy, warm_up in FIGURE_3_SEARCHES:
-                loss, seconds = _find_winner_loss(config, table, space, label, proxy, warm_up)
+                loss, seconds = _evaluate_winner(config, table, space, label, proxy, warm_up)
                 space_name = space.partition("(")[0]
                 proxy_name = label.partition(" ")[0]
                 warm_up_percent = 1 if warm_up else 0
@@ -221,7 +230,7 @@ def figure_3(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), deviations, tuple(plots))
 
 
-def _find_winner_loss(
+def _evaluate_winner(
     config: ExperimentConfig, table: str, space: str, label: str, proxy: str, warm_up: str
 ) -> tuple[float | None, float]:
     """Search, train the best architectures, and evaluate the winner on the test rows.

@@ -220,27 +220,29 @@ class _TrainingEvaluator:
         part = self.parts[TRAIN]
         # In a trial with smaller batches, a training has as many steps as with full batches.
         steps_per_epoch = len(part) // BATCH
-        statistic_steps = []
+        statistic_steps = []  # one per level
         for level in LEVELS:
-            step = round(level / 10 * TENTH_OF_EPOCH * steps_per_epoch)
-            statistic_steps.append(min(steps_per_epoch, step))
+            level_step = round(level / 10 * TENTH_OF_EPOCH * steps_per_epoch)
+            statistic_steps.append(min(steps_per_epoch, level_step))
         optimiser = torch.optim.SGD(model.parameters(), lr=self.rate)
         step = 0
         values: list[float] = []
         for epoch in range(EPOCHS):
             # All widths see the same batches, so that only the width differs.
-            order = make_torch_generator("course", seed, epoch)
+            generator = make_torch_generator("course", seed, epoch)
             # Statistics of the last step need the batches after it.
             batch_count = steps_per_epoch + STATISTIC_BATCHES
             batches = []
-            for batch in islice(part.batches(self.batch, order), batch_count):
+            for batch in islice(part.batches(self.batch, generator), batch_count):
                 batches.append(batch.to(self.device))
             for index in range(steps_per_epoch):
                 if step in statistic_steps:
                     next_batches = batches[index : index + STATISTIC_BATCHES]
                     statistics = _compute_statistics(model, next_batches)
-                    # With few batches per epoch, several levels may fall on the same step.
-                    values += statistic_steps.count(step) * statistics
+                    # With few batches per epoch, several levels may fall on the same step and have
+                    # the same statistics.
+                    for _ in range(statistic_steps.count(step)):
+                        values += statistics
                 loss = F.cross_entropy(model(batches[index].inputs), batches[index].targets)
                 # After a divergence all statistics would be NaN, so the whole training fails.
                 if not torch.isfinite(loss):

@@ -11,6 +11,7 @@ The three terms of SiGeo are measured separately, so its score is known for any 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,11 +54,20 @@ FR_WEIGHTS = (1.0, 10.0, 50.0, 200.0)  # compared at every level
 TERMS = {"ratio": "l1=1,l2=0,l3=0", "norm": "l1=0,l2=1,l3=0", "loss": "l1=0,l2=0,l3=1"}
 ABLATION_SPACE = "NB201"
 ABLATION_LABEL = "NB201-CF10"  # in descriptions of lines
-# By space: the task, and the share of `samples` that is scored, smaller for larger networks.
-TASKS = {
-    "NB101": (BenchmarkTask("NB101-CF10", "nasbench101", "cifar10"), 0.2),
-    "NB201": (BenchmarkTask("NB201-CF10", dataset="cifar10"), 1.0),
-    "NB301": (BenchmarkTask("NB301-CF10", "darts", "cifar10", "nasbench301"), 0.2),
+
+
+class SpacePlan(NamedTuple):
+    """The table of a space, and the share of `ExperimentConfig.samples` that is scored."""
+
+    task: BenchmarkTask
+    share: float = 1.0
+
+
+# The share is smaller for spaces with larger networks.
+PLANS = {
+    "NB101": SpacePlan(BenchmarkTask("NB101-CF10", "nasbench101", "cifar10"), share=0.2),
+    "NB201": SpacePlan(BenchmarkTask("NB201-CF10", dataset="cifar10")),
+    "NB301": SpacePlan(BenchmarkTask("NB301-CF10", "darts", "cifar10", "nasbench301"), share=0.2),
 }
 # Columns of the table: label, space, data set of the accuracies.
 COLUMNS = (
@@ -106,7 +116,8 @@ class SpaceScores:
     ) -> Scores:
         """Return SiGeo at a level; by default with the weights of the paper for that level."""
         if weights is None:
-            weights = PRESETS["vision" if level else "zero-shot"]
+            preset = "vision" if level else "zero-shot"
+            weights = PRESETS[preset]
         score = np.zeros_like(self.zico[level])
         for weight, term in zip(weights, TERMS, strict=True):
             # A term with weight 0 is skipped, since 0 times a missing value would be missing.
@@ -195,10 +206,10 @@ def table_3(config: ExperimentConfig) -> Findings:
     lines: list[TableLine] = []
     deviations: list[str] = []
     scores: dict[str, SpaceScores] = {}
-    for name, (task, share) in TASKS.items():
-        samples = max(MIN_SAMPLES, round(share * config.samples))
+    for name, plan in PLANS.items():
+        samples = max(MIN_SAMPLES, round(plan.share * config.samples))
         step_sizes = STEPS if name == ABLATION_SPACE else (FROZEN, STEP)
-        scores[name] = measure_space(replace(config, samples=samples), task, step_sizes)
+        scores[name] = measure_space(replace(config, samples=samples), plan.task, step_sizes)
         deviations += scores[name].sample.deviations
     for column, (label, space, dataset) in enumerate(COLUMNS):
         accuracies = _read_accuracies(scores[space].sample, space, dataset)
@@ -217,7 +228,7 @@ def table_3(config: ExperimentConfig) -> Findings:
         "measured separately.",
         "All networks see CIFAR-10, also for the accuracies on CIFAR-100 and ImageNet16-120, whose "
         "training images are not available.",
-        f"NAS-Bench-101 and NAS-Bench-301 have {100 * TASKS['NB101'][1]:g} % as many architectures "
+        f"NAS-Bench-101 and NAS-Bench-301 have {100 * PLANS['NB101'].share:g} % as many architectures "
         "as NAS-Bench-201, because their networks are larger.",
     ]
     return Findings(tuple(lines), tuple(deviations))
@@ -235,23 +246,55 @@ def _make_column_lines(
 ) -> list[TableLine]:
     """Return the lines of a column: both methods at all levels, and their differences."""
     lines = []
-    for method in ("zico", "sigeo", "sigeo frozen"):
-        for level in LEVELS:
-            values = scores.zico[level]
-            if method != "zico":
-                step = FROZEN if method == "sigeo frozen" else STEP
-                values = scores.compute_sigeo(level, step)
-            numbers = TABLE_3[f"{method.partition(' ')[0]}/{level}"][2 * column : 2 * column + 2]
-            for name, number in zip(("Spearman", "Kendall"), numbers, strict=True):
-                line = make_correlation_line(
-                    f"{label}, {method}, {level} %, {name}",
-                    number,
-                    STATISTICS[name],
-                    values,
-                    accuracies,
-                    scores.failures[level],
-                )
-                lines.append(replace(line, alternative=method == "sigeo frozen"))
+    for level in LEVELS:
+        values = scores.zico[level]
+        lines += _make_method_lines(label, column, "zico", level, scores, values, accuracies)
+    for level in LEVELS:
+        values = scores.compute_sigeo(level)
+        lines += _make_method_lines(label, column, "sigeo", level, scores, values, accuracies)
+    for level in LEVELS:
+        values = scores.compute_sigeo(level, FROZEN)
+        name = "sigeo frozen"
+        for line in _make_method_lines(label, column, name, level, scores, values, accuracies):
+            lines.append(replace(line, alternative=True))
+    return lines + _make_difference_lines(label, scores, accuracies)
+
+
+def _make_method_lines(
+    label: str,
+    column: int,
+    method: str,
+    level: int,
+    scores: SpaceScores,
+    values: Scores,
+    accuracies: Scores,
+) -> list[TableLine]:
+    """Correlate the scores of a method at a level with the accuracies of a column.
+
+    Args:
+        label: Label of the column.
+        column: Number of the column.
+        method: "zico", "sigeo", or a variant such as "sigeo frozen".
+        level: The level.
+        scores: All scores of the space, which have the descriptions of failures.
+        values: The scores of the method at this level.
+        accuracies: The accuracies of the column.
+    """
+    # Variants are compared with the numbers of the method itself.
+    row = f"{method.partition(' ')[0]}/{level}"
+    numbers = TABLE_3[row][2 * column : 2 * column + 2]
+    lines = []
+    for name, number in zip(("Spearman", "Kendall"), numbers, strict=True):
+        what = f"{label}, {method}, {level} %, {name}"
+        note = scores.failures[level]
+        line = make_correlation_line(what, number, STATISTICS[name], values, accuracies, note)
+        lines.append(line)
+    return lines
+
+
+def _make_difference_lines(label: str, scores: SpaceScores, accuracies: Scores) -> list[TableLine]:
+    """Compare SiGeo with ZiCo at every level, and each of them with itself without a warm-up."""
+    lines = []
     for level in LEVELS:
         sigeo_at_level = scores.compute_sigeo(level)
         what = f"{label}, sigeo minus zico, {level} %, Spearman"

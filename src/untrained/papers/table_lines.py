@@ -23,6 +23,9 @@ from untrained.runs.ranking import compute_margin
 from untrained.seeds import make_generator
 
 BINS = 20
+BINS_NOTE = (
+    "All bins have the same size; the paper does not say how it chooses bins. It gives no numbers."
+)
 MIN_PUBLISHED_SCORES = 30  # with fewer published scores, their correlation is not reported
 STATISTICS = {"Spearman": spearman, "Kendall": kendall, "Pearson": pearson}
 PublishedTable = dict[str, tuple[float | None, ...]]
@@ -235,23 +238,7 @@ def make_correlation_table(
             # Without scores, rows of the paper are shown without a value; variants are left out.
             if row.alternative and row not in rows_with_scores:
                 continue
-            for index, name in enumerate(statistics):
-                what = f"{task.label}, {row.label}"
-                if len(statistics) > 1:
-                    what = f"{what}, {name}"
-                statistic = STATISTICS[name]
-                published_scores = ""
-                if len(row.proxies) == 1:
-                    published_scores = describe_published_scores(sample, row.proxies[0], statistic)
-                note = join_notes(
-                    row.note, sample.describe_failures(*row.proxies), published_scores
-                )
-                number = row.published[column * len(statistics) + index]
-                scores = sample.rank_failures(row.compute(sample), *row.proxies)
-                line = make_correlation_line(
-                    what, number, statistic, scores, sample.accuracies, note
-                )
-                lines.append(replace(line, alternative=row.alternative))
+            lines += _make_row_lines(task, sample, row, column, statistics)
         labels = {row.label for row in rows_with_scores}
         pairs = [pair for pair in differences if labels.issuperset(pair)]
         lines += _make_difference_lines(task, sample, rows, pairs, statistics[0])
@@ -259,6 +246,39 @@ def make_correlation_table(
         if all(row in rows_with_scores for row in rows if not row.alternative):
             lines += _make_rank_lines(task, sample, rows, rank_labels, column, statistics)
     return Findings(tuple(lines), tuple(deviations))
+
+
+def _make_row_lines(
+    task: BenchmarkTask,
+    sample: Sample,
+    row: CorrelationRow,
+    column: int,
+    statistics: Sequence[str],
+) -> list[TableLine]:
+    """Correlate a row with the accuracies of a task; return one line per statistic.
+
+    Args:
+        task: The task.
+        sample: Its architectures, scores and accuracies.
+        row: The row.
+        column: Position of the task among all tasks, which is that of its published numbers.
+        statistics: Names of the correlations.
+    """
+    lines = []
+    for index, name in enumerate(statistics):
+        what = f"{task.label}, {row.label}"
+        if len(statistics) > 1:
+            what = f"{what}, {name}"
+        statistic = STATISTICS[name]
+        published_scores = ""
+        if len(row.proxies) == 1:
+            published_scores = describe_published_scores(sample, row.proxies[0], statistic)
+        note = join_notes(row.note, sample.describe_failures(*row.proxies), published_scores)
+        number = row.published[column * len(statistics) + index]
+        scores = sample.rank_failures(row.compute(sample), *row.proxies)
+        line = make_correlation_line(what, number, statistic, scores, sample.accuracies, note)
+        lines.append(replace(line, alternative=row.alternative))
+    return lines
 
 
 def _make_difference_lines(
