@@ -12,12 +12,14 @@ from untrained.cli.terminal.training_result import show_training_result
 from untrained.reports.confirmation_result import (
     Confirmation,
     DesignResult,
+    describe_comparison,
 )
 from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_groups
 from untrained.reports.pages import search_page, training_page
 from untrained.reports.pages.training_sections import make_training_headline, make_training_sections
 from untrained.training.accuracy import format_accuracy
 from untrained.training.result import TrainingKey, TrainingResult
+from untrained.types import BINARY, REGRESSION
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
 
@@ -303,10 +305,10 @@ def test_the_terminal_shows_hand_made_networks_in_80_columns(capsys, monkeypatch
     show_confirmation(make_confirmation())
     output = capsys.readouterr().out
     rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if line.strip()}
-    assert rows["*"] == "best of the 1.83 M 0.12 0.5000 0.7000 0.5100 0.6900".split()
-    assert (
-        rows["logistic"] == "2.00 k 0.36 0.6000 0.6500 0.6100 0.6400 +0.1000 \u00b1 0.0200".split()
-    )
+    # An AUC is shown in per cent, in tables as in sentences.
+    assert rows["*"] == "best of the 1.83 M 0.12 0.5000 70.00 0.5100 69.00".split()
+    assert rows["logistic"] == "2.00 k 0.36 0.6000 65.00 0.6100 64.00 +0.1000 \u00b1 0.0200".split()
+    assert make_confirmation().columns[3:6:2] == ("Val. AUC in %", "Test AUC in %")
     words = " ".join(output.split())
     assert "wild failed: <script> [bold]" in words
     assert "the AUC of the networks selected by sigeo is 2.0 points lower than that of the" in words
@@ -331,7 +333,8 @@ def test_hand_made_networks_are_compared_with_the_winner():
     html = search_page.render_search_page(make_summary(confirmation=confirmation))
     text = extract_body(html)
     assert "Comparison with hand-designed networks" in text
-    assert "has a lower log loss than logistic (+0.1000 \u00b1 0.0200)" in text
+    assert "has a lower log loss than logistic (by 0.1000 \u00b1 0.0200)" in text
+    assert "+0.1000 \u00b1 0.0200" in text  # in the table, whose heading says the direction
     assert "0.6100" in text
     assert "0.36" in text
     assert "<td colspan=7>&lt;script&gt; [bold]" in html
@@ -339,3 +342,38 @@ def test_hand_made_networks_are_compared_with_the_winner():
     assert "Comparison with" not in extract_body(
         search_page.render_search_page(make_summary(confirmation=replace(confirmation, entries=())))
     )
+
+
+def test_a_difference_in_a_sentence_has_the_sign_of_the_sentence():
+    """The table has the loss minus that of the winner; a sentence says which loss is higher."""
+    entries = (
+        DesignResult("found", 10, 0.5, 0.7, 0.51, 0.69),
+        DesignResult("linear", 10, 0.5, 0.7, 0.51, 0.69, excess_loss=0.3, margin=0.1),
+        DesignResult("dlrm", 10, 0.5, 0.7, 0.51, 0.69, excess_loss=-0.2, margin=0.1),
+        DesignResult("deepfm", 10, 0.5, 0.7, 0.51, 0.69, excess_loss=-0.1, margin=0.15),
+    )
+    # The unit of a squared error is that of the label, squared: here 10 times 10.
+    sentence = describe_comparison(entries[:3], REGRESSION, label_std=10.0)
+    assert "a lower squared error than linear (by 30 \u00b1 10)" in sentence
+    assert "a higher squared error than dlrm (by 20 \u00b1 10)" in sentence
+    assert [entry.format_cells(BINARY, 1.0)[-1] for entry in entries] == [
+        *("", "+0.3000 \u00b1 0.1000", "-0.2000 \u00b1 0.1000", "-0.1000 \u00b1 0.1500"),
+    ]
+
+
+def test_r2_is_a_number_and_never_per_cent(capsys):
+    confirmation = replace(make_confirmation(), task="regression")
+    show_confirmation(confirmation)
+    words = " ".join(capsys.readouterr().out.split())
+    assert "the R2 of the networks selected by sigeo is 0.020 lower than that of the" in words
+    assert "on the validation data (an R2 of 0.700), which was selected at random" in words
+    assert " % " not in words
+    page = search_page.render_search_page(make_summary(confirmation=confirmation))
+    text = extract_body(page).partition("Confirmation by training")[2]
+    section = text.partition("The confidence intervals treat")[0]
+    assert "0.680" in section
+    assert "%" not in section
+    difference = Contrast("random", -2.0, -3.0, -1.0, 0.04, 0)
+    assert "0.020 lower" in difference.describe("sigeo", "R2")
+    assert "(95 % confidence interval 0.010 to 0.030," in difference.describe("sigeo", "R2")
+    assert "(95 % confidence interval 1.0 to 3.0," in difference.describe("sigeo")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained.files import read_result_file, write_atomically
-from untrained.formatting import format_quantity
+from untrained.formatting import format_fixed, format_quantity
 from untrained.reports.group_comparison import Contrast, TrainedGroup
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import CONFIRMATION_FILE, is_confirmation_of
@@ -41,16 +41,19 @@ def list_comparison_columns(kind: TaskKind) -> tuple[str, ...]:
 
     The first column of the table contains the names of the networks and is not included.
     """
+    # The unit is in the heading, because columns must be narrow.
+    quality = f"{kind.quality_title} in %"
     difference = "Difference to winner"
     if kind == REGRESSION:
+        quality = kind.quality_title
         difference = "Squared error minus that of winner"
     return (
         "Params",
         "LR",
         f"Val. {kind.error_title}",
-        f"Val. {kind.quality_title}",
+        f"Val. {quality}",
         f"Test {kind.error_title}",
-        f"Test {kind.quality_title}",
+        f"Test {quality}",
         difference,
     )
 
@@ -119,23 +122,45 @@ class DesignResult:
         )
         for loss, quality in results:
             cells.append("" if loss is None else format_loss(loss, kind, label_std))
-            cells.append("" if quality is None else f"{quality:.4f}")
-        cells.append("" if self.excess_loss is None else self._format_difference(kind, label_std))
+            cells.append("" if quality is None else _format_quality(quality, kind))
+        difference = ""
+        if self.excess_loss is not None:
+            difference = self._format_difference(self.excess_loss, kind, label_std, sign="+")
+        cells.append(difference)
         return cells
 
-    def describe(self, kind: TaskKind, label_std: float) -> str:
-        """Return the title, with the difference in loss in brackets."""
-        return f"{self.title} ({self._format_difference(kind, label_std)})"
+    def describe(self, kind: TaskKind, label_std: float, word: str) -> str:
+        """Return the title, with the size of the difference in loss in brackets.
 
-    def _format_difference(self, kind: TaskKind, label_std: float) -> str:
+        The sentence around it says which loss is lower, so the difference has no sign.
+
+        Args:
+            kind: What the networks predict.
+            label_std: Standard deviation of the label of a regression.
+            word: The word before the difference.
+        """
         assert self.excess_loss is not None
+        size = self._format_difference(abs(self.excess_loss), kind, label_std)
+        return f"{self.title} ({word} {size})"
+
+    def _format_difference(
+        self, difference: float, kind: TaskKind, label_std: float, sign: str = "-"
+    ) -> str:
+        """Return a difference in loss with its margin.
+
+        Args:
+            difference: The difference.
+            kind: What the networks predict.
+            label_std: Standard deviation of the label of a regression.
+            sign: "+" to write the sign of a positive difference, "-" to leave it out.
+        """
         assert self.margin is not None
         if kind == REGRESSION:
             # The unit of a squared error is the square of the unit of the label.
-            excess = self.excess_loss * label_std**2
+            difference *= label_std**2
             margin = self.margin * label_std**2
-            return f"{excess:+.3g} \u00b1 {margin:.3g}"
-        return f"{self.excess_loss:+.4f} \u00b1 {self.margin:.4f}"
+            return f"{difference:{sign}.3g} \u00b1 {margin:.3g}"
+        return f"{difference:{sign}.4f} \u00b1 {self.margin:.4f}"
 
 
 def format_loss(loss: float, kind: TaskKind, label_std: float) -> str:
@@ -143,6 +168,26 @@ def format_loss(loss: float, kind: TaskKind, label_std: float) -> str:
     if kind == REGRESSION:
         return f"{sqrt(loss) * label_std:.4g}"
     return f"{loss:.4f}"
+
+
+def _format_quality(quality: float, kind: TaskKind) -> str:
+    """Return an accuracy or AUC in per cent without the unit, or R2 as a number."""
+    if kind == REGRESSION:
+        return format_fixed(quality, 4)
+    return format_fixed(100 * quality, 2)
+
+
+def format_result(result: float, kind: TaskKind, unit: bool = True) -> str:
+    """Return the result of a short training: accuracy or AUC in per cent, R2 as a number.
+
+    Args:
+        result: Accuracy, AUC or R2, times 100.
+        kind: What the network predicts.
+        unit: Whether per cent have their unit.
+    """
+    if kind == REGRESSION:
+        return format_fixed(result / 100, 3)
+    return f"{format_fixed(result, 1)} %" if unit else format_fixed(result, 1)
 
 
 def describe_comparison(
@@ -163,13 +208,16 @@ def describe_comparison(
     for entry in entries:
         if entry.excess_loss is None or entry.margin is None:
             continue
+        word = "by"
         if abs(entry.excess_loss) <= entry.margin:
+            word = "difference"
             verdict = "does not differ significantly from"
         elif entry.excess_loss > 0:
             verdict = f"has a lower {kind.loss_title} than"
         else:
             verdict = f"has a higher {kind.loss_title} than"
-        names_by_verdict.setdefault(verdict, []).append(entry.describe(kind, label_std))
+        title = entry.describe(kind, label_std, word)
+        names_by_verdict.setdefault(verdict, []).append(title)
     if not names_by_verdict:
         return ""
     clauses = [f"{verdict} {', '.join(names)}" for verdict, names in names_by_verdict.items()]
@@ -268,9 +316,10 @@ class Confirmation:
             selections.append("at random" if name == "random" else f"by {name}")
         selection = " and ".join(selections)
         # AUC, accuracy and R2 are all spoken with a vowel at the start.
+        result = format_result(self.winner_result, self.kind)
         return (
             f"The winner of this run is the network with the lowest {self.kind.loss_title} on the "
-            f"validation data (an {self.kind.quality_title} of {self.winner_result:.1f} %), "
+            f"validation data (an {self.kind.quality_title} of {result}), "
             f"which was selected {selection}"
         )
 

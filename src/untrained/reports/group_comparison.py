@@ -9,6 +9,7 @@ from statistics import fmean, variance
 from untrained.formatting import format_fixed
 from untrained.runs.ranking import compute_t_quantile
 from untrained.seeds import make_generator
+from untrained.types import REGRESSION
 
 # A permutation test examines all splits of the results into two groups if there are at most this
 # many, else this many random splits.
@@ -61,11 +62,15 @@ class Contrast:
     p: float | None
     shared: int
 
-    def format_interval(self) -> str:
+    def format_interval(self, scale: float = 1.0, decimals: int = 1) -> str:
         """Return the 95 % interval of the difference in the direction of the difference.
 
         A sentence says "4.0 points lower", so the interval in it is "2.0 to 6.0", not "-6.0 to
         -2.0". The text is empty if there is no interval.
+
+        Args:
+            scale: Factor of the bounds.
+            decimals: Decimals of the bounds.
         """
         if self.low is None or self.high is None:
             return ""
@@ -74,7 +79,7 @@ class Contrast:
         if self.difference < 0:
             low = -self.high
             high = -self.low
-        return f"{format_fixed(low, 1)} to {format_fixed(high, 1)}"
+        return f"{format_fixed(scale * low, decimals)} to {format_fixed(scale * high, decimals)}"
 
     def describe(self, proxy: str, quality: str = "AUC") -> str:
         """Return the comparison and its conclusion in two sentences.
@@ -87,13 +92,17 @@ class Contrast:
         if self.against == "random":
             selection = "at random"
         direction = "higher" if self.difference >= 0 else "lower"
+        size = f"{abs(self.difference):.1f} points"
+        interval = self.format_interval()
+        if quality == REGRESSION.quality_title:
+            # R2 is a number, not per cent.
+            size = f"{abs(self.difference) / 100:.3f}"
+            interval = self.format_interval(scale=0.01, decimals=3)
         text = (
-            f"On average, the {quality} of the networks selected by {proxy} is "
-            f"{abs(self.difference):.1f} points {direction} than that of the networks selected "
-            f"{selection}"
+            f"On average, the {quality} of the networks selected by {proxy} is {size} {direction} "
+            f"than that of the networks selected {selection}"
         )
         remarks = []
-        interval = self.format_interval()
         if interval:
             remarks.append(f"95 % confidence interval {interval}")
         if self.p is not None:

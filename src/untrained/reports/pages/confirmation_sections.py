@@ -11,6 +11,7 @@ from untrained.reports.confirmation_result import (
     RATE_FACTORS,
     Confirmation,
     DesignResult,
+    format_result,
 )
 from untrained.reports.group_comparison import TrainedGroup
 from untrained.reports.pages.html import (
@@ -24,6 +25,7 @@ from untrained.reports.pages.html import (
     make_text_cell,
 )
 from untrained.reports.search_summary import SearchSummary
+from untrained.types import TaskKind
 
 
 def make_confirmation_sections(summary: SearchSummary) -> str:
@@ -34,7 +36,8 @@ def make_confirmation_sections(summary: SearchSummary) -> str:
     head = [("", "Selection")]
     head += [("num", name) for name in ("Trained", "Mean", "Best", "Failed")]
     head.append(("", "Results"))
-    table = make_table("", head, [_make_group_row(group) for group in confirmation.groups])
+    rows = [_make_group_row(group, confirmation.kind) for group in confirmation.groups]
+    table = make_table("", head, rows)
     winner = f"<p>{escape(confirmation.winner_text)}: {make_code(confirmation.best_arch)}</p>"
     if confirmation.winning_design:
         winner = make_paragraph(f"{confirmation.winner_text}.")
@@ -88,14 +91,16 @@ def _make_entry_row(entry: DesignResult, confirmation: Confirmation, is_winner: 
     )
 
 
-def _make_group_row(group: TrainedGroup) -> str:
+def _make_group_row(group: TrainedGroup, kind: TaskKind) -> str:
     values = group.finished_results
     mean = DASH
     best = DASH
     if values:
-        mean = f"{fmean(values):.1f} %"
-        best = f"{max(values):.1f} %"
-    results = ["failed" if value is None else f"{value:.1f}" for value in group.results]
+        mean = format_result(fmean(values), kind)
+        best = format_result(max(values), kind)
+    results = []
+    for value in group.results:
+        results.append("failed" if value is None else format_result(value, kind, unit=False))
     failed_count = len(group.results) - len(values)
     cells = [make_html_cell(f"<b>{escape(group.name)}</b>, {escape(group.about)}", "")]
     for number in (str(len(values)), mean, best, str(failed_count)):
