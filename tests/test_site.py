@@ -30,6 +30,7 @@ def site(tmp_path_factory) -> Path:
         cwd=ROOT,
         capture_output=True,
         text=True,
+        timeout=300,  # the promise is that it takes less than five minutes
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -104,4 +105,30 @@ def test_search_works_in_pages_that_are_opened_as_files(site, browser):
     link = page.wait_for_selector(".md-search-result__link", timeout=20_000)
     assert "reference/proxies.html" in (link.get_attribute("href") or "")
     assert not [problem for problem in problems if not problem.startswith("data:")]
+    page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_are_no_wider_than_a_desktop_and_a_phone(site, browser, width):
+    """Wide tables and code scroll by themselves; the page must not scroll sideways."""
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    names = [
+        "index.html",
+        "tutorials/photos.html",
+        "tutorials/own-space.html",
+        "how-to/tables.html",
+        "reference/api.html",
+        "reference/commands.html",
+        "reference/proxies.html",
+        "results/consensus.html",
+    ]
+    for name in names:
+        page.goto((site / name).as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        # Pictures have arrived, and the text is not squeezed into a narrow column.
+        broken = "[...document.images].filter(i => i.complete && !i.naturalWidth).length"
+        assert page.evaluate(broken) == 0, name
+        text_width = page.evaluate("document.querySelector('article').clientWidth")
+        assert text_width >= min(width, 700) - 80, name
     page.close()
