@@ -62,12 +62,15 @@ def _draw_layout(cell: CellGraph, layout: GraphLayout, *, downwards: bool) -> Dr
 
 def _arrange_cell(cell: CellGraph, *, downwards: bool) -> GraphLayout:
     """Return the layout of a cell; sizes are swapped so that `along` follows the flow."""
-    # A cell is drawn downwards on a narrow page, where boxes side by side must be closer.
-    gaps = Gaps(28, across=14, wire=14) if downwards else Gaps(24, across=24, wire=22)
     has_labelled_edges = any(label for _, _, label in cell.edges)
-    if downwards and not has_labelled_edges:
+    if not downwards:
+        gaps = Gaps(along=24, between_boxes=24, beside_edge=22)
+    elif has_labelled_edges:
+        # A cell is drawn downwards on a narrow page, where boxes side by side must be closer.
+        gaps = Gaps(along=28, between_boxes=14, beside_edge=14)
+    else:
         # Operations are on the nodes, whose boxes are wide: an edge beside one needs space to bend.
-        gaps = Gaps(40, across=14, wire=14)
+        gaps = Gaps(along=40, between_boxes=14, beside_edge=14)
     nodes = []
     for label in cell.nodes:
         width = max(measure_label(label) - 6, _NODE_SIZE)

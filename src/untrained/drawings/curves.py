@@ -191,7 +191,7 @@ def _choose_end_slope(a: Point, b: Point, inner_slope: float) -> float:
 
 
 def _compute_port_offset(layout: GraphLayout, edge: int, end: int) -> float:
-    """Return the offset across from the middle of a node at which an edge starts or ends.
+    """Return how far from the middle of its node an edge starts or ends, across the flow.
 
     Edges of a node are sorted by the position of their other end. A straight one is in the middle.
 

@@ -157,13 +157,13 @@ _MAX_EDGES = 500
 _MAX_REPEATS = 1_000
 
 
-def write_diagram(diagram: Diagram) -> dict[str, object]:
+def serialise_diagram(diagram: Diagram) -> dict[str, object]:
     """Return a diagram as plain data for a JSON file."""
     return {"kind": type(diagram).__name__, **asdict(diagram)}
 
 
 def read_diagram(data: object) -> Diagram:
-    """Return the diagram that `write_diagram` wrote.
+    """Return the diagram that `serialise_diagram` turned into plain data.
 
     Every value is checked, because the file may come from another user.
 

@@ -22,8 +22,8 @@ Order = list[list[int]]  # per rank, its slots from one side to the other
 Size = tuple[float, float]  # along, across
 
 _STARTS = 24  # random orders that are improved
-_SWEEPS = 8  # passes over all ranks that swap neighbours
-_SETTLING_STEPS = 40
+_ORDER_SWEEPS = 8  # passes over all ranks that swap neighbours
+_PLACEMENT_SWEEPS = 40  # passes over all ranks that move slots towards their targets
 _SLANT = 0.2  # extra distance along per pixel that an edge between two boxes goes across
 _FIXED_WEIGHT = 1e9  # weight of a slot that must not move
 _NODE_ATTRACTION = 0.003  # weight of the nodes of a long edge in the target of its slots
@@ -60,11 +60,17 @@ class GraphLayout:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Minimum distances: along the flow, and across it between boxes and between wires."""
+    """Minimum distances in pixels.
+
+    Attributes:
+        along: Between two ranks.
+        between_boxes: Between two boxes of a rank.
+        beside_edge: Between an edge and a box, or between two edges.
+    """
 
     along: float
-    across: float
-    wire: float
+    between_boxes: float
+    beside_edge: float
 
 
 def arrange_graph(
@@ -79,7 +85,7 @@ def arrange_graph(
     """
     layout = _make_slots(nodes, edges)
     _mark_spine(layout, len(nodes))
-    _settle_across(layout, _choose_order(layout, gaps), gaps)
+    _place_across(layout, _choose_order(layout, gaps), gaps)
     _level_edges(layout)
     _place_along(layout, gaps)
     return layout
@@ -208,7 +214,7 @@ def _improve_order(layout: GraphLayout, order: Order) -> Order:
     """Swap neighbours as long as that removes crossings."""
     places = _list_places(order)
     slots_before, slots_after = _list_adjacent_slots(layout)
-    for _ in range(_SWEEPS):
+    for _ in range(_ORDER_SWEEPS):
         has_improved = False
         for rank in order:
             for i in range(len(rank) - 1):
@@ -287,7 +293,7 @@ def _list_segments(layout: GraphLayout) -> list[tuple[int, int]]:
 
 def _measure_bending(layout: GraphLayout, order: Order, gaps: Gaps) -> float:
     """Return the sum of squared bends of all edges, plus a penalty for an asymmetric drawing."""
-    _settle_across(layout, order, gaps)
+    _place_across(layout, order, gaps)
     slots = layout.slots
     bending = 0.0
     for a, b in _list_segments(layout):
@@ -297,10 +303,10 @@ def _measure_bending(layout: GraphLayout, order: Order, gaps: Gaps) -> float:
     return bending + (max(places, default=0) + min(places, default=0)) ** 2
 
 
-def _settle_across(layout: GraphLayout, order: Order, gaps: Gaps) -> None:
+def _place_across(layout: GraphLayout, order: Order, gaps: Gaps) -> None:
     """Move the slots of each rank towards their targets, in several sweeps over all ranks.
 
-    Order and gaps are preserved. The target of a node is the middle of its neighbours. The target
+    The slots of a rank keep their order and the gaps between them. The target of a node is the middle of its neighbours. The target
     of the slots of a long edge is their mean, so that the edge becomes level.
     """
     slots = layout.slots
@@ -314,7 +320,7 @@ def _settle_across(layout: GraphLayout, order: Order, gaps: Gaps) -> None:
         neighbours[b].append(a)
     for slot in slots:
         slot.across = 0.0
-    for _ in range(_SETTLING_STEPS):
+    for _ in range(_PLACEMENT_SWEEPS):
         # Forwards and backwards, so that neither direction of the flow is preferred.
         for rank in (*order, *reversed(order)):
             targets = []
@@ -367,9 +373,10 @@ def _level_edges(layout: GraphLayout) -> None:
 
 def _compute_min_distance(a: Slot, b: Slot, gaps: Gaps) -> float:
     """Return the minimum distance between the middles of two neighbours in a rank."""
-    gap = gaps.across
+    gap = gaps.between_boxes
+    # A slot without size is a point that an edge passes.
     if not a.size[1] or not b.size[1]:
-        gap = gaps.wire
+        gap = gaps.beside_edge
     return (a.size[1] + b.size[1]) / 2 + gap
 
 
@@ -414,14 +421,14 @@ def _place_along(layout: GraphLayout, gaps: Gaps) -> None:
         position = 0.0
         if positions:
             position = positions[-1] + gaps.along
-        for i, j in product(range(len(slots)), repeat=2):
+        earlier_slots = [i for i, slot in enumerate(slots) if slot.rank < rank]
+        rank_slots = [i for i, slot in enumerate(slots) if slot.rank == rank]
+        for i, j in product(earlier_slots, rank_slots):
             first = slots[i]
             second = slots[j]
-            if not first.rank < rank == second.rank:
-                continue
             # Boxes face each other if a line along the flow hits both.
             distance = abs(first.across - second.across)
-            is_facing = distance < (first.size[1] + second.size[1]) / 2 + gaps.wire
+            is_facing = distance < (first.size[1] + second.size[1]) / 2 + gaps.beside_edge
             # A steep edge between two boxes needs more length to be smooth.
             slant = 0.0
             if (i, j) in segments and first.size[0] and second.size[0]:

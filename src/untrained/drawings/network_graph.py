@@ -13,7 +13,7 @@ receives data from the input becomes a node. Then the graph is simplified:
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -39,6 +39,9 @@ _PLAIN_FUNCTIONS = frozenset(
     "detach to float double half long int bool type chunk split tensor_split unbind getitem narrow "
     "select pad constant_pad identity add sub mul div neg alias get cat stack".split()
 )
+# Names of the positional arguments of convolutions. Linear layers and embeddings have the same first
+# two. Transposed convolutions have `output_padding` instead of `dilation`; labels show neither.
+_ARGUMENT_NAMES = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 # Labels of functions that become layers.
 _LAYER_LABELS = {
     "linear": "linear",
@@ -62,7 +65,8 @@ _LAYER_LABELS = {
 }
 # Labels of functions that merge the data of several nodes.
 _MERGE_LABELS = {"add": "+", "mul": "\u00d7", "sub": "\u2212", "div": "/", "cat": "concat"}
-# Containers say nothing about what they contain, so a node of one has its name in the network.
+# The class name of a container says nothing about its content, so the label of its node is its name
+# in the network.
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
@@ -123,10 +127,13 @@ def trace_layer_graph(network: nn.Module, input_shape: Sequence[int]) -> CellGra
         return None
     finally:
         network.train(was_training)
-    nodes = _fold_functions(_remove_plain(_keep_ancestors(recorder.nodes, output)))
-    if len(nodes) > _MAX_LAYER_NODES or not _can_arrange(_make_graph(_join_repeated(nodes))):
-        nodes = _group_by_module(nodes, recorder)
+    nodes = _keep_ancestors(recorder.nodes, output)
+    nodes = _remove_plain(nodes)
+    nodes = _append_functions(nodes)
     graph = _make_graph(_join_repeated(nodes))
+    if len(nodes) > _MAX_LAYER_NODES or not _can_arrange(graph):
+        nodes = _group_by_module(nodes, recorder)
+        graph = _make_graph(_join_repeated(nodes))
     if len(graph.nodes) > _MAX_MODULE_NODES or not _can_arrange(graph):
         return None
     return graph
@@ -256,10 +263,10 @@ def _describe_call(
         return _MERGE_LABELS.get(name, _LAYER_LABELS.get(name, name)), "layer"
     if name in _PLAIN_FUNCTIONS:
         return name, "plain"
-    arguments = dict(zip(("input", "weight", "bias", "stride"), args, strict=False)) | kwargs
+    arguments = dict(zip(_ARGUMENT_NAMES, args, strict=False)) | kwargs
     weight = arguments.get("weight")
     if name.startswith("conv") and isinstance(weight, Tensor):
-        return _describe_convolution(name, weight, arguments, args), "layer"
+        return _describe_convolution(name, weight, arguments), "layer"
     if "pool" in name:
         for kind in ("max", "avg"):
             if kind in name:
@@ -274,15 +281,16 @@ def _describe_call(
     return name, "function"
 
 
-def _describe_convolution(
-    name: str, weight: Tensor, arguments: dict[str, Any], args: tuple[Any, ...]
-) -> str:
-    # conv2d(input, weight, bias, stride, padding, dilation, groups); a transposed convolution has
-    # the padding of the output before the groups.
+def _describe_convolution(name: str, weight: Tensor, arguments: dict[str, Any]) -> str:
+    """Return a label such as `conv 3x3, 16, stride 2`.
+
+    Args:
+        name: Name of the function, such as `conv2d` or `conv_transpose2d`.
+        weight: Its weight, (out, in / groups, ...), or (in, out / groups, ...) if transposed.
+        arguments: All its arguments by name, see `_ARGUMENT_NAMES`.
+    """
     is_transposed = "transpose" in name
     groups = arguments.get("groups", 1)
-    if len(args) > 6:
-        groups = args[6]
     channels = weight.shape[1] * groups if is_transposed else weight.shape[0]
     kernel = "x".join(map(str, weight.shape[2:]))
     label = f"conv {kernel}"
@@ -327,20 +335,27 @@ def _remove_plain(nodes: _Nodes) -> _Nodes:
     return kept
 
 
-def _fold_functions(nodes: _Nodes) -> _Nodes:
-    """Append a function with a single source to that source's label, if nothing else uses it."""
-    use_counts = dict.fromkeys(nodes, 0)
+def _count_uses(nodes: _Nodes) -> dict[int, int]:
+    """Return how many nodes receive data from each node."""
+    counts = dict.fromkeys(nodes, 0)
     for node in nodes.values():
         for source in node.sources:
-            use_counts[source] += 1
+            counts[source] += 1
+    return counts
+
+
+def _append_functions(nodes: _Nodes) -> _Nodes:
+    """Append each function of one source to the label of that source, if nothing else uses it."""
+    use_counts = _count_uses(nodes)
     kept: _Nodes = {}
     replacements: dict[int, int] = {}
     for number, node in nodes.items():
         direct_sources = node.sources
         node.sources = _replace_sources(direct_sources, replacements)
         # Nothing is appended to the label of the input, which is node 0.
-        is_foldable = node.kind == "function" and len(node.sources) == 1 and node.sources != [0]
-        if is_foldable and use_counts[direct_sources[0]] == 1:
+        follows_one_layer = len(node.sources) == 1 and node.sources != [0]
+        is_appendable = node.kind == "function" and follows_one_layer
+        if is_appendable and use_counts[direct_sources[0]] == 1:
             kept[node.sources[0]].suffixes.append(node.label)
             replacements[number] = node.sources[0]
         else:
@@ -365,6 +380,13 @@ def _group_by_module(nodes: _Nodes, recorder: _Recorder) -> _Nodes:
 
 
 def _group_at_level(nodes: _Nodes, level: int, call_labels: Sequence[str]) -> _Nodes:
+    """Replace the nodes of one call of a module by one node, for all modules at one level.
+
+    Args:
+        nodes: The nodes.
+        level: How deep the modules are nested; 1 for those that the network itself calls.
+        call_labels: Labels of the calls of modules, by their number.
+    """
     scopes = [node.scope for node in nodes.values()]
     member_counts = Counter(scope[level - 1] for scope in scopes if len(scope) >= level)
     grouped: _Nodes = {}
@@ -389,24 +411,21 @@ def _group_at_level(nodes: _Nodes, level: int, call_labels: Sequence[str]) -> _N
 
 def _join_repeated(nodes: _Nodes) -> _Nodes:
     """Join a node with its only source if both have the same label and no other neighbours."""
-    uses: dict[int, list[int]] = {number: [] for number in nodes}
-    for number, node in nodes.items():
-        for source in node.sources:
-            uses[source].append(number)
+    use_counts = _count_uses(nodes)
     joined: _Nodes = {}
     replacements: dict[int, int] = {}
     for number, node in nodes.items():
         sources = _replace_sources(node.sources, replacements)
-        node = _Node(node.label, node.kind, sources, node.scope, node.suffixes, node.repeats)
         if len(sources) == 1:
             previous = joined[sources[0]]
             is_equal = (previous.label, previous.suffixes) == (node.label, node.suffixes)
-            is_only_user = len(uses[nodes[number].sources[0]]) == 1
+            is_only_user = use_counts[node.sources[0]] == 1
             if is_equal and is_only_user and len(previous.sources) == 1:
                 previous.repeats += 1
                 replacements[number] = sources[0]
                 continue
-        joined[number] = node
+        # A copy, because `repeats` may change and the caller still needs the original nodes.
+        joined[number] = replace(node, sources=sources)
     return joined
 
 
