@@ -176,7 +176,7 @@ class RunFolder:
         if not (self.folder / RUN_FILE).exists():
             return self
         earlier = RunFolder.read(self.folder)
-        if self.describe_search() != earlier.describe_search():
+        if self.describe_requests() != earlier.describe_requests():
             if earlier.has_records():
                 changes = self.describe_changes(earlier)
                 raise UsageError(
@@ -198,8 +198,8 @@ class RunFolder:
             search_key=earlier.search_key,
         )
 
-    def describe_search(self) -> dict[str, object]:
-        """Return everything that decides which records the run needs, except its budget."""
+    def describe_requests(self) -> dict[str, object]:
+        """Return everything that decides which records the run requests, except its budget."""
         description = self.config.describe_search()
         # Additional proxies change the search only if the strategy weighs them.
         description["objectives"] = self.config.also if self.objectives else ""
@@ -223,7 +223,7 @@ class RunFolder:
         top = None
         if config.stable:
             top = config.top
-        stopping_rules = [
+        other_settings = [
             config.budget,
             config.time,
             config.effort,
@@ -232,15 +232,15 @@ class RunFolder:
             config.confirm,
         ]
         keys = [astuple(request.key) for request in requests]
-        text = json.dumps([self.describe_search(), stopping_rules, keys], sort_keys=True)
+        text = json.dumps([self.describe_requests(), other_settings, keys], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:16]
 
     def describe_changes(self, earlier: "RunFolder") -> str:
         """Describe how an earlier run differs, such as "seed 3 (now 0)"."""
-        earlier_search = earlier.describe_search()
+        earlier_settings = earlier.describe_requests()
         changes = []
-        for name, value in self.describe_search().items():
-            earlier_value = earlier_search[name]
+        for name, value in self.describe_requests().items():
+            earlier_value = earlier_settings[name]
             if value != earlier_value and name != "code":
                 changes.append(f"{name} {earlier_value!r} (now {value!r})")
         # Different files have different names, which are listed above.

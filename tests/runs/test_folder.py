@@ -1,7 +1,8 @@
 """A run folder: what it stores, which runs it refuses, and how damage is reported."""
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -20,7 +21,7 @@ from untrained.drawings.diagrams import CellGraph
 from untrained.engine import SeedBatches, Worker, WorkerCost, WorkerSetup, make_worker_setup
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
-from untrained.runs.folder import RunFolder, make_file_name
+from untrained.runs.folder import RunFolder, choose_default_folder, make_file_name
 from untrained.runs.store import Store
 from untrained.runs.winner import read_ranking
 from untrained.workflows.report import summarise_run
@@ -122,6 +123,86 @@ def test_the_command_names_the_folder_of_data_sets_that_the_user_named():
     config = SearchConfig("s", "naswot", budget=9, data_root="my data")
     run = RunFolder(Path("run"), config, "naswot@2", higher_is_better=True, about="")
     assert "--data-root 'my data'" in run.to_command()
+
+
+# Every setting of a search with another value, and what it changes:
+#
+# - "scores": which architectures are proposed, or their scores. Such runs need different folders.
+# - "winner": when the search stops, or how its winner is chosen. The records can be used again.
+# - "nothing": neither of them.
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "space": ("t", "scores"),
+    "proxy": ("flops", "scores"),
+    "strategy": ("local", "scores"),
+    "data": ("photos", "scores"),
+    "data_root": ("elsewhere", "nothing"),
+    "input_size": (16, "scores"),
+    "budget": (7, "winner"),
+    "time": ("3m", "winner"),
+    "effort": ("normal", "winner"),
+    "stable": (5, "winner"),
+    "top": (3, "winner"),
+    "screen": ("flops", "scores"),
+    "keep": ("30%", "scores"),
+    # It changes the scores only if the strategy weighs them, see the test.
+    "also": ("zico", "nothing"),
+    "validate": ("training(epochs=1)", "scores"),
+    "warm_up": ("10%", "scores"),
+    "confirm": (2, "winner"),
+    "limits": ({"latency": "6ms"}, "scores"),
+    "latency_table": ("table.csv", "scores"),
+    "seed": (1, "scores"),
+    "seeds": (2, "scores"),
+    "run": ("runs/other", "nothing"),
+    "device": ("cuda", "scores"),
+    "workers": (3, "nothing"),
+    "ray": ("local", "nothing"),
+    # A failure of this kind is measured again by the next run.
+    "time_limit": ("9s", "nothing"),
+    # It is part of the key of every record.
+    "networks_per_batch": (8, "nothing"),
+}
+# The path of the folder is that of the run, and a run can be resumed with other workers.
+NOT_IN_COMMAND = {"run", "workers", "ray"}
+
+
+def make_run(objectives: Sequence[str] = (), **settings: Any) -> RunFolder:
+    """Return a run in which all settings have an effect, with some of them changed."""
+    compute = {}
+    for field in fields(ComputeConfig):
+        if field.name in settings:
+            compute[field.name] = settings.pop(field.name)
+    defaults: dict[str, Any] = {"space": "s", "proxy": "p", "screen": "params", "stable": 20}
+    defaults["limits"] = {"latency": "5ms"}
+    config = SearchConfig(compute=ComputeConfig(**compute), **{**defaults, **settings})
+    weighed = [{"measure": measure} for measure in objectives]
+    return RunFolder(Path("run"), config, "p@1", True, "", objectives=weighed)
+
+
+def test_every_setting_has_a_known_effect():
+    names = {field.name for field in fields(SearchConfig)} - {"compute"}
+    assert set(SETTINGS) == names | {field.name for field in fields(ComputeConfig)}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_changed_setting_has_the_stated_effect(name):
+    """Otherwise a search is resumed with the records or the winner of another one."""
+    value, effect = SETTINGS[name]
+    before = make_run()
+    after = make_run(**{name: value})
+    changes_scores = before.describe_requests() != after.describe_requests()
+    changes_key = before.compute_search_key([]) != after.compute_search_key([])
+    assert (changes_scores, changes_key) == (effect == "scores", effect != "nothing")
+    folders = {choose_default_folder(run.config) for run in (before, after)}
+    assert (len(folders) == 2) == (effect == "scores")
+    assert (before.to_command() != after.to_command()) == (name not in NOT_IN_COMMAND)
+
+
+def test_additional_proxies_change_the_scores_if_the_strategy_weighs_them():
+    before = make_run(["flops@1"], also="flops")
+    after = make_run(["zico@1"], also="zico")
+    assert before.describe_requests() != after.describe_requests()
+    assert choose_default_folder(before.config, True) != choose_default_folder(after.config, True)
 
 
 @pytest.mark.parametrize("letter", ["a", "\u00e4", "\u65e5"])
@@ -234,9 +315,10 @@ def test_every_file_that_may_have_changed_is_named_once(tmp_path, monkeypatch):
     assert now.describe_changes(other_proxy) == "proxy './c.py:p' (now './a.py:p')"
 
 
-def test_the_diagram_shows_the_network_for_the_data_of_the_run(project, monkeypatch):
+def test_the_diagram_shows_the_network_for_the_data_of_the_run(tmp_path, monkeypatch):
     """Networks of the space end in four outputs by themselves; these data have three classes."""
-    monkeypatch.chdir(project)
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(dedent(MINE))
     np.savez("x.npz", x=np.zeros((9, 8, 8, 3), np.uint8), y=np.arange(9) % 3)
     result = search("./mine.py:mynet", "params", budget=1, data="npz:x.npz", confirm=0, run="r")
     diagram = summarise_run(result.run, read_ranking(result.run)).diagram
