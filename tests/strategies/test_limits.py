@@ -631,7 +631,7 @@ def test_proposals_take_at_most_half_of_the_time(clock):
         evaluate,
         Budget(seconds=100.0),
         read_fitness,
-        limit_ask=space.limit_sampling_time,
+        limit_sampling_time=space.limit_sampling_time,
     )
     # The second half of the time is not used up by scoring, so proposals get half of it again.
     assert result.ended == "time"

@@ -46,7 +46,7 @@ def run_strategy(
     on_progress: ProgressCallback | None = None,
     ask_size: int = DEFAULT_ASK_SIZE,
     stage: str = "scoring",
-    limit_ask: Callable[[float], None] | None = None,
+    limit_sampling_time: Callable[[float], None] | None = None,
 ) -> DriverResult:
     """Run a strategy until its budget is spent, the space is exhausted, or Ctrl-C.
 
@@ -61,8 +61,8 @@ def run_strategy(
         on_progress: Called after each architecture, and once before the first.
         ask_size: Number of architectures per `ask`, unless the strategy sets its own `ask_size`.
         stage: Name of the stage in progress events.
-        limit_ask: Called before each `ask` with the seconds that it may take, if the time is
-            limited; see `ConstrainedSpace.limit_sampling_time`.
+        limit_sampling_time: Called before each `ask` with the seconds that it may take, if the time
+            is limited; see `ConstrainedSpace.limit_sampling_time`.
 
     Returns:
         The records, and why the search ended.
@@ -77,11 +77,11 @@ def run_strategy(
     try:
         while not result.ended:
             ask_deadline = inf
-            if budget.seconds is not None and limit_ask is not None:
+            if budget.seconds is not None and limit_sampling_time is not None:
                 now = perf_counter()
                 ask_seconds = MAX_ASK_SHARE * max(0.0, budget.seconds - (now - start))
                 ask_deadline = now + ask_seconds
-                limit_ask(ask_seconds)
+                limit_sampling_time(ask_seconds)
             try:
                 archs = strategy.ask(tracker.choose_ask_size(ask_size))
             except SamplingTimeError:
@@ -90,11 +90,11 @@ def run_strategy(
                 is_time_over = ask_deadline < inf and perf_counter() >= ask_deadline
                 result.ended = "time" if is_time_over else "exhausted"
                 break
-            batch_records: list[Record] = []
+            asked_records: list[Record] = []
             # Closing the evaluator cancels what the workers have not finished.
             with closing(evaluate(archs)) as evaluations:
                 for arch_records in evaluations:
-                    batch_records += arch_records
+                    asked_records += arch_records
                     result.records += arch_records
                     result.ended = tracker.add(arch_records, perf_counter() - start)
                     if on_progress:
@@ -103,8 +103,8 @@ def run_strategy(
                         )
                     if result.ended:
                         break
-            # A spent budget may cut the last batch short. The strategy learns from it too.
-            strategy.tell(batch_records)
+            # A spent budget may cut the last request short. The strategy learns from it too.
+            strategy.tell(asked_records)
     except KeyboardInterrupt:
         result.ended = "interrupted"
     result.seconds = perf_counter() - start

@@ -111,7 +111,7 @@ class SearchStages:
         search_key: str,
         reference: Sequence[Arch] = (),
         ask_size: int = DEFAULT_ASK_SIZE,
-        limit_ask: Callable[[float], None] | None = None,
+        limit_sampling_time: Callable[[float], None] | None = None,
     ) -> DriverResult:
         """Run a strategy until its budget is spent, with screening if the plan has it.
 
@@ -121,7 +121,7 @@ class SearchStages:
             search_key: The key of the search; the store lists the records under it.
             reference: The reference sample, if the plan has aggregates that need one.
             ask_size: Largest number of architectures to ask for at a time.
-            limit_ask: Called before each `ask` with the seconds that it may take; see
+            limit_sampling_time: Called before each `ask` with the seconds that it may take; see
                 `run_strategy`.
 
         Returns:
@@ -138,7 +138,11 @@ class SearchStages:
         screening = self._plan.screening
         if screening is not None:
             screening_result = self._screen(
-                screening, strategy, budget.subtract_seconds(seconds), ask_size, limit_ask
+                screening,
+                strategy,
+                budget.subtract_seconds(seconds),
+                ask_size,
+                limit_sampling_time,
             )
             seconds += screening_result.seconds
             if screening_result.ended == "interrupted":
@@ -147,7 +151,7 @@ class SearchStages:
             strategy = FixedCandidates(survivors)
             budget = replace(budget, count=max(1, len(survivors)))
         scoring_result = self._score(
-            strategy, budget.subtract_seconds(seconds), ask_size, limit_ask
+            strategy, budget.subtract_seconds(seconds), ask_size, limit_sampling_time
         )
         return replace(scoring_result, seconds=seconds + scoring_result.seconds)
 
@@ -218,7 +222,7 @@ class SearchStages:
         strategy: Strategy,
         budget: Budget,
         ask_size: int,
-        limit_ask: Callable[[float], None] | None,
+        limit_sampling_time: Callable[[float], None] | None,
     ) -> DriverResult:
         """Score all candidates with the cheap proxies."""
         evaluator = self._make_evaluator(screening.proxies, FRESH)
@@ -231,7 +235,7 @@ class SearchStages:
             self._make_callback(evaluator),
             ask_size,
             stage="screening",
-            limit_ask=limit_ask,
+            limit_sampling_time=limit_sampling_time,
         )
 
     def _score(
@@ -239,7 +243,7 @@ class SearchStages:
         strategy: Strategy,
         budget: Budget,
         ask_size: int,
-        limit_ask: Callable[[float], None] | None,
+        limit_sampling_time: Callable[[float], None] | None,
     ) -> DriverResult:
         """Score the proposed architectures with all proxies, and validate them."""
         proxy_evaluator = self._make_evaluator(self._plan.proxies, self._init)
@@ -259,7 +263,7 @@ class SearchStages:
             self._make_callback(proxy_evaluator),
             ask_size,
             stage=stage,
-            limit_ask=limit_ask,
+            limit_sampling_time=limit_sampling_time,
         )
 
     def _make_evaluator(self, proxies: Sequence[Proxy], init: str) -> ProxyEvaluator:
