@@ -137,3 +137,58 @@ def test_every_problem_file_is_named_with_its_reason(tmp_path):
     assert sum(card.parts.values()) == 20 + len(odd) - 1 + 4
     assert card.changes["transparency put on white"] == 3
     assert asdict(card)["problems"] == card.problems
+
+
+def list_warnings(card: PictureCard) -> list[str]:
+    return [line for line in card.lines() if line.startswith("warning")]
+
+
+def test_equal_pictures_with_different_labels_have_a_warning_of_their_own(tmp_path):
+    photos = tmp_path / "photos"
+    write_good_images(photos, {"cats": 10, "dogs": 10})
+    save_image(photos / "cats" / "a.png", make_pixels(70))
+    save_image(photos / "cats" / "b.png", make_pixels(70))
+    card = make_card(photos)
+    # Equal pictures of one class are listed, but contradict nothing.
+    assert [reason.partition(" as ")[0] for _, reason in card.problems] == [
+        "used, but it is the same picture"
+    ]
+    assert (card.conflicts, list_warnings(card)) == ((), [])
+
+    save_image(photos / "dogs" / "c.png", make_pixels(70))
+    card = make_card(photos)
+    labels = {"cats/a.png": "cats", "cats/b.png": "cats", "dogs/c.png": "dogs"}
+    # Parts are read in turn, so any of the three may be the first.
+    assert len(card.conflicts) in (1, 2)
+    assert {labels[first] != labels[second] for first, second in card.conflicts} == {True}
+    for first, second in card.conflicts:
+        assert dict(card.problems)[second] == (
+            f"used, but it is the same picture as {first}, which has the label {labels[first]} "
+            f"instead of {labels[second]}"
+        )
+    first, second = card.conflicts[0]
+    (warning,) = list_warnings(card)
+    count = {1: "1 picture is", 2: "2 pictures are"}[len(card.conflicts)]
+    assert warning == (
+        f"warning: {count} the same as another one with a different label, such as {second} and "
+        f"{first}; a network cannot learn both: correct one of the labels, or remove the picture"
+    )
+    # The second card is read from the cache.
+    assert make_card(photos) == card
+
+
+def test_numbers_are_different_labels_if_their_values_differ(tmp_path):
+    lines = ["path,label"]
+    for number in range(20):
+        save_image(tmp_path / f"{number}.png", make_pixels(number))
+        lines.append(f"{number}.png,{number + 0.5}")
+    save_image(tmp_path / "equal.png", make_pixels(3))
+    save_image(tmp_path / "other.png", make_pixels(7))
+    # 3.50 is 3.5, and 7.25 is not 7.5.
+    lines += ["equal.png,3.50", "other.png,7.25"]
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    card = load_data(f"images:{tmp_path / 'labels.csv'}", RGB, tmp_path / "root").card()
+    assert [set(names) for names in card.conflicts] == [{"7.png", "other.png"}]
+    assert len(card.problems) == 2
+    (warning,) = list_warnings(card)
+    assert warning.startswith("warning: 1 picture is the same as another one with a different")

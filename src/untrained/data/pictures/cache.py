@@ -32,7 +32,7 @@ from untrained.formatting import format_quantity
 from untrained.progress import report_progress
 from untrained.readers.json_file import parse_json
 
-_VERSION = 2  # of the decoding and of the JSON file; change it to invalidate caches
+_VERSION = 3  # of the decoding and of the JSON file; change it to invalidate caches
 _PICTURES_IN_FLIGHT = 256  # pictures that are decoded before the first of them is written
 
 
@@ -46,6 +46,7 @@ class DecodingSummary:
         changes: How many pictures were changed in each way.
         unreadable: Pictures that could not be decoded: index in the listing, and the reason.
         remarks: Pictures that the user should look at: index in the listing, and a remark.
+        conflicts: Equal pictures with different labels: their indices in the listing.
     """
 
     sizes: list[tuple[int, int]]
@@ -53,6 +54,7 @@ class DecodingSummary:
     changes: dict[str, int]
     unreadable: list[tuple[int, str]]
     remarks: list[tuple[int, str]]
+    conflicts: list[tuple[int, int]]
 
 
 def load_pictures(
@@ -146,7 +148,9 @@ def _decode_pictures(listing: Listing, shape: tuple[int, ...], file: BinaryIO) -
     remarks = []
     modes: Counter[str] = Counter()
     changes: Counter[str] = Counter()
-    first_names: dict[bytes, str] = {}  # digest of the pixels -> the first picture with them
+    conflicts = []
+    # By digest of the pixels: index of the first picture with them.
+    first_indices: dict[bytes, int] = {}
     for index, (image_file, image) in enumerate(_decode_in_threads(listing.files, shape)):
         if isinstance(image, str):
             unreadable.append((index, image))
@@ -157,11 +161,24 @@ def _decode_pictures(listing: Listing, shape: tuple[int, ...], file: BinaryIO) -
         changes.update(image.changes)
         if image.remark:
             remarks.append((index, image.remark))
-        first_name = first_names.setdefault(image.digest, image_file.name)
-        if first_name != image_file.name:
-            remarks.append((index, f"used, but it is the same picture as {first_name}"))
+        first_index = first_indices.setdefault(image.digest, index)
+        first_file = listing.files[first_index]
+        if listing.have_different_labels(image_file, first_file):
+            conflicts.append((first_index, index))
+            reason = (
+                f"used, but it is the same picture as {first_file.name}, which has the label "
+                f"{first_file.label} instead of {image_file.label}"
+            )
+            remarks.append((index, reason))
+        elif first_file.name != image_file.name:
+            remarks.append((index, f"used, but it is the same picture as {first_file.name}"))
     return DecodingSummary(
-        sizes, dict(modes.most_common()), dict(changes.most_common()), unreadable, remarks
+        sizes=sizes,
+        modes=dict(modes.most_common()),
+        changes=dict(changes.most_common()),
+        unreadable=unreadable,
+        remarks=remarks,
+        conflicts=conflicts,
     )
 
 

@@ -43,6 +43,7 @@ class PictureCard:
         batch_because: Reason for the batch size.
         mirrored: Whether that recipe mirrors pictures.
         problems: Files that the user should look at, with the reason.
+        conflicts: Names of equal pictures that have different labels.
         task: What the labels of a label file are, and why; empty for folders.
         label: Summary of labels that are numbers; empty for classes.
     """
@@ -62,6 +63,7 @@ class PictureCard:
     batch_because: str
     mirrored: bool
     problems: tuple[tuple[str, str], ...]
+    conflicts: tuple[tuple[str, str], ...] = ()
     task: str = ""
     label: str = ""
 
@@ -95,6 +97,8 @@ class PictureCard:
             f"training: --recipe photos takes batches of {self.batch} ({self.batch_because})",
             f"training: {describe_mirroring(self.mirrored, has_numbers=not self.classes)}",
         ]
+        if self.conflicts:
+            lines.append(f"warning: {_describe_conflicts(self.conflicts)}")
         return lines
 
     def details(self) -> list[str]:
@@ -131,6 +135,9 @@ def make_picture_card(
     batch = propose_batch_size(train_count, min(shape[1:]))
     steps = format_count(-(-train_count // batch), "step")
 
+    conflicts = []
+    for first_index, second_index in facts.conflicts:
+        conflicts.append((listing.files[first_index].name, listing.files[second_index].name))
     problems = list(listing.problems)
     for index, reason in (*facts.unreadable, *facts.remarks):
         problems.append((listing.files[index].name, reason))
@@ -150,8 +157,20 @@ def make_picture_card(
         batch_because=f"{steps} in a pass over {format_count(train_count, 'picture')}",
         mirrored=mirrored,
         problems=tuple(sorted(problems)),
+        conflicts=tuple(conflicts),
         task=_describe_task(listing),
         label=_describe_numbers(listing, files),
+    )
+
+
+def _describe_conflicts(conflicts: Sequence[tuple[str, str]]) -> str:
+    """Return a warning about equal pictures with different labels."""
+    count = format_count(len(conflicts), "picture")
+    verb = "is" if len(conflicts) == 1 else "are"
+    first, second = conflicts[0]
+    return (
+        f"{count} {verb} the same as another one with a different label, such as {second} and "
+        f"{first}; a network cannot learn both: correct one of the labels, or remove the picture"
     )
 
 

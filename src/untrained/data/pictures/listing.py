@@ -86,6 +86,12 @@ class Listing:
         """Whether the labels are numbers and not classes."""
         return self.target is not None and self.target.kind == REGRESSION
 
+    def have_different_labels(self, first: ImageFile, second: ImageFile) -> bool:
+        """Whether two pictures have different labels. Numbers are compared as numbers."""
+        if self.has_numbers:
+            return read_label(first.label, None) != read_label(second.label, None)
+        return first.label != second.label
+
     def list_readable_files(self, unreadable: Iterable[tuple[int, str]]) -> list[ImageFile]:
         """Return the files without those whose indices are listed as unreadable."""
         unreadable_indices = {index for index, _ in unreadable}
