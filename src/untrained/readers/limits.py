@@ -6,9 +6,9 @@ from pathlib import Path
 
 from untrained.errors import UsageError
 
-# In total, reading may take ten times the size of the file plus 500 MB. The values built from a
-# file may take BYTES_PER_FILE_BYTE times its size plus FREE_BYTES; the rest is for copies.
-BYTES_PER_FILE_BYTE = 8
+# The values built from a file may take MAX_EXPANSION times its size plus FREE_BYTES. With temporary
+# copies, reading takes at most ten times the size of the file plus 500 MB.
+MAX_EXPANSION = 8
 FREE_BYTES = 200 * 2**20
 
 MAX_DETAIL = 300  # characters of an error message that is quoted
@@ -29,16 +29,16 @@ class MemoryAllowance:
     """
 
     def __init__(self, file_bytes: int) -> None:
-        self.limit = BYTES_PER_FILE_BYTE * file_bytes + FREE_BYTES
+        self.limit = MAX_EXPANSION * file_bytes + FREE_BYTES
         self.used = 0
 
-    def charge(self, count: int) -> None:
-        """Count `count` bytes as used.
+    def charge(self, byte_count: int) -> None:
+        """Count bytes as used.
 
         Raises:
             RefusedFileError: The file would use more than its allowance.
         """
-        self.used += count
+        self.used += byte_count
         if self.used > self.limit:
             raise RefusedFileError(
                 f"its content takes more than {self.limit >> 20:,} MB of memory, "

@@ -35,20 +35,31 @@ from untrained.readers.zip_file import check_member, check_zip_directory
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 10_000
 _BLOCK_BYTES = 2**20
-_DTYPE = re.compile(r"'descr'\s*:\s*'([<>|=]?)(\w+)'")
-_ORDER = re.compile(r"'fortran_order'\s*:\s*(True|False)")
-_SHAPE = re.compile(r"'shape'\s*:\s*\(([0-9L, ]*)\)")
+# Entries of a header. Their groups are the byte order and the type code; the order; the sizes.
+_DTYPE_ENTRY = re.compile(r"'descr'\s*:\s*'([<>|=]?)(\w+)'")
+_ORDER_ENTRY = re.compile(r"'fortran_order'\s*:\s*(True|False)")
+_SHAPE_ENTRY = re.compile(r"'shape'\s*:\s*\(([0-9L, ]*)\)")
 
 
 @dataclass(frozen=True)
 class _Header:
+    """The header of an array.
+
+    Attributes:
+        dtype: Type of the items.
+        shape: Shape of the array.
+        column_major: Whether the first axis varies fastest.
+        header_bytes: Length of the header.
+    """
+
     dtype: PlainDtype
     shape: tuple[int, ...]
     column_major: bool
     header_bytes: int
 
     @property
-    def count(self) -> int:
+    def item_count(self) -> int:
+        """Number of items of the array."""
         return math.prod(self.shape)
 
 
@@ -114,14 +125,14 @@ def _read_array(
     with archive.open(member) as file:
         header = _read_header(file)
         item_bytes = header.dtype.item_bytes
-        content_bytes = header.count * item_bytes
+        content_bytes = header.item_count * item_bytes
         if header.header_bytes + content_bytes != member.file_size:
             raise DamagedFileError(
                 f"the header of {_strip_ending(member.filename)} states {content_bytes:,} bytes of "
                 f"numbers, but there are {member.file_size - header.header_bytes:,}"
             )
         allowance.charge(content_bytes)
-        items = np.empty(header.count, header.dtype.to_numpy())
+        items = np.empty(header.item_count, header.dtype.to_numpy())
         _fill_from_file(items.view(np.uint8), file)
     items = check_items(items, header.dtype)
     # The items are in the order of the file; the header tells which axis varies fastest.
@@ -152,23 +163,28 @@ def _read_header(file: IO[bytes]) -> _Header:
     if length > _MAX_HEADER_BYTES:
         raise DamagedFileError(f"the header of an array has {length} bytes")
     text = file.read(length).decode("latin1")
-    dtype = _DTYPE.search(text)
-    order = _ORDER.search(text)
-    shape = _SHAPE.search(text)
     # Python objects would have to be unpickled, which can run code.
     if "'|O" in text or "'O" in text:
         raise RefusedFileError(
             "it holds Python objects; save numbers, such as uint8 images and int labels"
         )
-    if dtype is None or order is None or shape is None:
+    dtype_entry = _DTYPE_ENTRY.search(text)
+    order_entry = _ORDER_ENTRY.search(text)
+    shape_entry = _SHAPE_ENTRY.search(text)
+    if dtype_entry is None or order_entry is None or shape_entry is None:
         raise DamagedFileError("the header of an array has an unsupported type, order or shape")
-    sizes = [int(size.strip().rstrip("L")) for size in shape[1].split(",") if size.strip()]
+    order_sign, code = dtype_entry.groups()
     byte_order = "<"
-    if dtype[1] == ">":
+    if order_sign == ">":
         byte_order = ">"
+    sizes = []
+    for size in shape_entry[1].split(","):
+        # The shape (3,) has an empty size at its end. Python 2 wrote 3 as 3L.
+        if size.strip():
+            sizes.append(int(size.strip().rstrip("L")))
     return _Header(
-        dtype=parse_dtype(dtype[2], byte_order),
+        dtype=parse_dtype(code, byte_order),
         shape=check_sizes(sizes),
-        column_major=order[1] == "True",
+        column_major=order_entry[1] == "True",
         header_bytes=len(start) + length_bytes + length,
     )

@@ -32,6 +32,8 @@ from untrained.readers.plain_arrays import PlainDtype, make_array, parse_dtype
 
 # Memory that CPython uses, rounded up.
 _SLOT_BYTES = 16  # a reference on the stack, and the same one in a list
+_TUPLE_BYTES = 40  # without items
+_TUPLE_ITEM_BYTES = 8
 _MARK_BYTES = 96
 _MEMO_BYTES = 100
 _INTEGER_BYTES = 32
@@ -48,6 +50,7 @@ Call = Callable[[Arguments, MemoryAllowance], object]
 
 _MAX_DEPTH = 64
 _MAX_INTEGER_BYTES = 16  # the magic number of old torch files has ten
+_MAX_DIGITS = 40  # of an integer that is written as text
 _MAX_LINE = 1000  # characters of a number or name that is written as text
 _MAX_KEY = 10_000  # characters
 _MAX_TUPLE_KEY = 16  # items
@@ -74,9 +77,9 @@ class PickleExtension:
     """Additional content that a file format such as that of torch allows.
 
     Attributes:
-        names: Names that occur as arguments and are never called, as (module, name).
-        calls: Functions that replace those of the format, by (module, name).
-        load_reference: Loads the data that a persistent id refers to.
+        names: Classes that may occur as arguments, as (module, name). They are never called.
+        calls: Functions to call in place of those that the pickle names, by (module, name).
+        load_reference: Loads the data that a persistent id refers to; None to refuse such data.
     """
 
     names: frozenset[tuple[str, str]] = frozenset()
@@ -625,13 +628,18 @@ def _run_binpersid(machine: _Interpreter) -> None:
     reference = machine.stack.pop()
     load_reference = machine.extension.load_reference
     if load_reference is None:
-        raise RefusedFileError("it points to tensors that are not in the file")
+        raise make_missing_tensor_error()
     machine.push(load_reference(reference), _OBJECT_BYTES)
 
 
 @_operation(b"P")
 def _run_persid(machine: _Interpreter) -> None:
-    raise RefusedFileError("it points to tensors that are not in the file")
+    raise make_missing_tensor_error()
+
+
+def make_missing_tensor_error() -> RefusedFileError:
+    """Make the error for a persistent id that does not refer to data in the file."""
+    return RefusedFileError("it points to tensors that are not in the file")
 
 
 def _refuse_instances(machine: _Interpreter) -> None:
@@ -668,7 +676,7 @@ def _run_inst(machine: _Interpreter) -> None:
 
 
 def _parse_integer(text: str) -> int:
-    if len(text) > 40:
+    if len(text) > _MAX_DIGITS:
         raise DamagedFileError(f"an integer has {len(text)} digits")
     return int(text)
 
@@ -699,7 +707,7 @@ def _push_tuple(machine: _Interpreter, count: int) -> None:
     if len(items) != count:
         raise DamagedFileError("a tuple has too few items")
     del machine.stack[-count:]
-    machine.push(items, 40 + 8 * count)
+    machine.push(items, _TUPLE_BYTES + _TUPLE_ITEM_BYTES * count)
 
 
 def _push_remembered(machine: _Interpreter, index: int) -> None:
@@ -711,7 +719,7 @@ def _push_remembered(machine: _Interpreter, index: int) -> None:
 def _push_global(machine: _Interpreter, module: str, name: str) -> None:
     key = (module, name)
     extension = machine.extension
-    is_plain = key in _CALLS or key in _NAMES
+    is_plain = key in _CALLS or key in _ARGUMENT_NAMES
     if not is_plain and key not in extension.calls and key not in extension.names:
         raise RefusedFileError(f"it asks for {module}.{name}, which plain data never need")
     machine.push(GlobalName(module, name), _NAME_BYTES)
@@ -854,7 +862,7 @@ def _call_scalar(arguments: Arguments, allowance: MemoryAllowance) -> object:
 
 
 def _resolve_dtype(dtype: object) -> object:
-    """Return the dtype of a placeholder; one without a state has the default byte order."""
+    """Return the dtype that a placeholder stands for; without a state, its byte order is `<`."""
     if type(dtype) is PendingDtype:
         return dtype.dtype
     return dtype
@@ -899,26 +907,26 @@ for _core in ("core", "_core"):  # numpy 2 renamed `core` to `_core`
     _CALLS[f"numpy.{_core}.multiarray", "_reconstruct"] = _call_reconstruct
     _CALLS[f"numpy.{_core}.multiarray", "scalar"] = _call_scalar
     _CALLS[f"numpy.{_core}.numeric", "_frombuffer"] = _call_frombuffer
-_NAMES = {("numpy", "ndarray")}  # names that occur as arguments and are never called
+_ARGUMENT_NAMES = {("numpy", "ndarray")}  # names that occur as arguments and are never called
 
 
 # ------------------------------------------------------------------------------------- the result
 
-_LEAVES = {type(None), bool, int, float, str, bytes, bytearray, np.ndarray}
+_LEAF_TYPES = {type(None), bool, int, float, str, bytes, bytearray, np.ndarray}
 
 
 def _check_plain(value: object, max_items: int) -> None:
     """Check that a value consists of plain data only, with limited depth and size.
 
     A few bytes can put a list into itself, or each list twice into the next one. Iterating over
-    such a value would never end, so items are counted as often as they occur.
+    such a value would take forever. So an item that occurs several times is counted each time.
     """
     count = 0
     pending: list[tuple[Any, int]] = [(value, 0)]
     while pending:
         current, depth = pending.pop()
         kind = type(current)
-        if kind in _LEAVES:
+        if kind in _LEAF_TYPES:
             continue
         if depth > _MAX_DEPTH:
             raise RefusedFileError(f"it is nested deeper than {_MAX_DEPTH} levels")
@@ -932,5 +940,5 @@ def _check_plain(value: object, max_items: int) -> None:
         if count > max_items:
             raise RefusedFileError("it repeats its parts too often to fit into memory")
         for child in children:
-            if type(child) not in _LEAVES:
+            if type(child) not in _LEAF_TYPES:
                 pending.append((child, depth + 1))

@@ -1,4 +1,4 @@
-"""Make numpy arrays of plain types from bytes, with all lengths checked."""
+"""Make numpy arrays of numbers or strings from bytes, after checking all lengths."""
 
 import math
 import re
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from untrained.readers.limits import DamagedFileError, MemoryAllowance, RefusedFileError
 
 AnyArray = NDArray[Any]  # the type of its items is known only from the file
-_NUMBERS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
-_TEXT = re.compile(r"[SU]([1-9][0-9]{0,5})")
+_NUMBER_CODES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+_STRING_CODE = re.compile(r"[SU]([1-9][0-9]{0,5})")
 _MAX_AXES = 32
-_LAST_CHARACTER = 0x10FFFF
+_MAX_CODE_POINT = 0x10FFFF  # of Unicode
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,11 @@ class PlainDtype:
 
     @property
     def item_bytes(self) -> int:
+        """Size of an item in bytes."""
         return np.dtype(self.code).itemsize
 
     def to_numpy(self) -> np.dtype[Any]:
+        """Return the dtype as numpy represents it."""
         return np.dtype(self.byte_order + self.code)
 
 
@@ -42,7 +44,7 @@ def parse_dtype(code: object, byte_order: object = "<") -> PlainDtype:
     """
     code_text = _to_text(code)
     order_text = _to_text(byte_order)
-    if code_text not in _NUMBERS and not _TEXT.fullmatch(code_text):
+    if code_text not in _NUMBER_CODES and not _STRING_CODE.fullmatch(code_text):
         raise RefusedFileError(
             f"it has an array of type {code_text!r}; only numbers and short strings are supported"
         )
@@ -141,20 +143,28 @@ def check_sizes(sizes: object) -> tuple[int, ...]:
 
 
 def check_items(items: AnyArray, dtype: PlainDtype) -> AnyArray:
-    """Check that numpy can handle every item of a flat array, and return the array."""
+    """Return a flat array whose items are all valid. Booleans are converted, strings are checked.
+
+    Raises:
+        DamagedFileError: A string has characters that do not exist in Unicode.
+    """
     if dtype.code == "b1":
-        # Bytes other than 0 and 1 would be invalid booleans.
-        booleans: AnyArray = items.view(np.uint8) != 0
-        return booleans
+        return make_booleans(items.view(np.uint8))
     if dtype.code.startswith("U"):
-        codes = items.view(dtype.byte_order + "u4")
-        if codes.size and int(codes.max()) > _LAST_CHARACTER:
+        code_points = items.view(dtype.byte_order + "u4")
+        if code_points.size and int(code_points.max()) > _MAX_CODE_POINT:
             raise DamagedFileError("an array of strings has characters that do not exist")
     return items
 
 
+def make_booleans(content: AnyArray) -> AnyArray:
+    """Return False for every byte 0 and True for all others. numpy needs booleans to be 0 or 1."""
+    booleans: AnyArray = content != 0
+    return booleans
+
+
 def _to_text(value: object) -> str:
-    """Return a code of numpy as a string; Python 2 wrote it as bytes."""
+    """Return a numpy type code or byte order as a string; Python 2 wrote it as bytes."""
     if type(value) is bytes:
         return value.decode("latin1")
     if type(value) is str:

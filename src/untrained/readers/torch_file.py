@@ -13,8 +13,14 @@ from untrained.readers.limits import (
     RefusedFileError,
     name_file_in_errors,
 )
-from untrained.readers.pickle_file import Arguments, GlobalName, PickleExtension, interpret_pickle
-from untrained.readers.plain_arrays import AnyArray, make_strided_array
+from untrained.readers.pickle_file import (
+    Arguments,
+    GlobalName,
+    PickleExtension,
+    interpret_pickle,
+    make_missing_tensor_error,
+)
+from untrained.readers.plain_arrays import AnyArray, make_booleans, make_strided_array
 from untrained.readers.zip_file import check_zip_directory, read_member
 
 _STORAGE_DTYPES = {
@@ -65,7 +71,7 @@ def _read_zip(path: Path, allowance: MemoryAllowance) -> object:
 
         pickled = read_member(archive, pickles[0], allowance)
         value, _ = interpret_pickle(
-            pickled, allowance, replace(_TENSORS, load_reference=load_storage)
+            pickled, allowance, replace(_TENSOR_EXTENSION, load_reference=load_storage)
         )
         return value
 
@@ -77,13 +83,16 @@ def _check_byte_order(archive: zipfile.ZipFile, folder: str, allowance: MemoryAl
 
 
 def _parse_reference(reference: object) -> tuple[str, str]:
-    """Return key and dtype of a storage, given ("storage", class, key, device, count)."""
+    """Return the key and the dtype of a storage from its reference in the pickle.
+
+    The reference is the tuple ("storage", class, key, device, count).
+    """
     if type(reference) is not tuple or len(reference) != 5 or reference[0] != "storage":
-        raise RefusedFileError("it points to tensors that are not in the file")
+        raise make_missing_tensor_error()
     _, storage_class, key, _, _ = reference
     is_torch_class = type(storage_class) is GlobalName and storage_class.module == "torch"
     if not is_torch_class or type(key) is not str:
-        raise RefusedFileError("it points to tensors that are not in the file")
+        raise make_missing_tensor_error()
     return key, _STORAGE_DTYPES[storage_class.name]
 
 
@@ -94,9 +103,7 @@ def _make_storage(content: bytes, code: str) -> AnyArray:
             f"the {len(content)} bytes of a tensor are not a multiple of the size of {dtype}"
         )
     if code == "?":
-        # Bytes other than 0 and 1 would be invalid booleans.
-        booleans: AnyArray = np.frombuffer(content, np.uint8) != 0
-        return booleans
+        return make_booleans(np.frombuffer(content, np.uint8))
     return np.frombuffer(content, dtype)
 
 
@@ -115,11 +122,11 @@ def _refuse_legacy_tensor(reference: object) -> object:
     )
 
 
-_TENSORS = PickleExtension(
+_TENSOR_EXTENSION = PickleExtension(
     names=frozenset(("torch", storage) for storage in _STORAGE_DTYPES),
     calls={("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor},
 )
-_LEGACY = replace(_TENSORS, load_reference=_refuse_legacy_tensor)
+_LEGACY_EXTENSION = replace(_TENSOR_EXTENSION, load_reference=_refuse_legacy_tensor)
 
 
 def _read_legacy_file(path: Path, allowance: MemoryAllowance) -> object:
@@ -134,7 +141,7 @@ def _read_legacy_file(path: Path, allowance: MemoryAllowance) -> object:
     if magic_number != _LEGACY_MAGIC_NUMBER:
         raise RefusedFileError("torch.save did not write it")
     # The version and the system information are not needed.
-    _, position = interpret_pickle(data, allowance, _LEGACY, position)
-    _, position = interpret_pickle(data, allowance, _LEGACY, position)
-    value, _ = interpret_pickle(data, allowance, _LEGACY, position)
+    _, position = interpret_pickle(data, allowance, _LEGACY_EXTENSION, position)
+    _, position = interpret_pickle(data, allowance, _LEGACY_EXTENSION, position)
+    value, _ = interpret_pickle(data, allowance, _LEGACY_EXTENSION, position)
     return value

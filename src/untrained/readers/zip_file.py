@@ -1,4 +1,4 @@
-"""Read members of zip archives whose size is checked before they are unpacked."""
+"""Read members of zip archives, after checking that the unpacked content fits into memory."""
 
 import zipfile
 from pathlib import Path
@@ -13,7 +13,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def check_zip_directory(path: Path) -> None:
-    """Reject an archive of very many members: `ZipFile` keeps a large object for each."""
+    """Refuse an archive with very many members, because `ZipFile` keeps a large object for each."""
     count = 0
     with path.open("rb") as file:
         # An entry may begin at the end of one block and continue in the next one.
@@ -26,7 +26,7 @@ def check_zip_directory(path: Path) -> None:
 
 
 def check_member(member: zipfile.ZipInfo) -> None:
-    """Reject a member that is encrypted or compressed by an unusual method."""
+    """Refuse a member that is encrypted or compressed by an unusual method."""
     if member.flag_bits & _ENCRYPTED:
         raise RefusedFileError("it is encrypted; unpack it and save it without a password")
     if member.compress_type not in _METHODS:
