@@ -14,7 +14,7 @@ from untrained.files import read_result_file, write_atomically
 from untrained.formatting import format_fixed, format_quantity
 from untrained.reports.group_comparison import Contrast, TrainedGroup
 from untrained.runs.folder import RunFolder
-from untrained.runs.winner import CONFIRMATION_FILE, is_confirmation_of
+from untrained.runs.winner import CONFIRMATION_FILE, belongs_to_search
 from untrained.training.recipes import Recipe
 from untrained.types import BINARY, REGRESSION, TASK_KINDS, TaskKind
 
@@ -367,7 +367,7 @@ class Confirmation:
         if not path.is_file():
             return None
         with read_result_file(path) as facts:
-            if not is_confirmation_of(run, facts):
+            if not belongs_to_search(run, facts):
                 return None
             groups = []
             for row in facts["groups"]:

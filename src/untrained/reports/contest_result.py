@@ -14,7 +14,7 @@ from untrained.files import read_result_file, write_atomically
 from untrained.formatting import format_count, format_label_name, format_percent, join_words
 from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_groups
 from untrained.runs.folder import RunFolder
-from untrained.runs.winner import CONTEST_FILE, is_confirmation_of
+from untrained.runs.winner import CONTEST_FILE, belongs_to_search
 from untrained.types import CLASSIFICATION, REGRESSION, TASK_KINDS, TaskKind
 
 # How an entry was selected, see `ContestEntry.selections`.
@@ -385,7 +385,7 @@ class Contest:
         if not path.is_file():
             return None
         with read_result_file(path) as facts:
-            if not is_confirmation_of(run, facts):
+            if not belongs_to_search(run, facts):
                 return None
             facts["entries"] = tuple(read_entry(row) for row in facts["entries"])
             facts["tied"] = tuple(facts["tied"])

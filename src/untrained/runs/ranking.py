@@ -1,6 +1,7 @@
 """Rank architectures by their records.
 
-`rank_records` makes every ranking in the package. `runs/winner.py` selects the records of a run.
+`rank_records` makes every ranking in the package, and `choose_winner` names the winner.
+`runs/winner.py` selects the records of a run, and reads which architecture won short trainings.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -212,15 +213,15 @@ def compute_t_quantile(count: int) -> float:
     return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
 
 
-def choose_winner(ranked_names: Sequence[str], confirmed_name: str | None) -> str | None:
-    """Return the winner of a run: the confirmed architecture, else the first of the ranking.
+def choose_winner(ranked_names: Sequence[str], trained_winner: str | None) -> str | None:
+    """Return the winner of a run: what short trainings chose, else the first of the ranking.
 
     Args:
         ranked_names: Architectures of the ranking, best first.
-        confirmed_name: The architecture that won the short trainings; None if there were none.
+        trained_winner: The architecture that won the short trainings; None if there were none.
     """
-    if confirmed_name in ranked_names:
-        return confirmed_name
+    if trained_winner in ranked_names:
+        return trained_winner
     if not ranked_names:
         return None
     return ranked_names[0]

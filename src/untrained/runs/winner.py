@@ -1,6 +1,7 @@
 """Select the records of a run, rank them and name the winner.
 
-Search, report, training, export and confirmation all use this module, so they name the same winner.
+Search, report, training, export and short trainings all use this module, so they name the same
+winner.
 """
 
 from collections.abc import Iterable, Sequence
@@ -123,14 +124,14 @@ def read_ranking(run: RunFolder) -> RunRanking:
     return rank_run(run, records)
 
 
-def read_confirmed_name(run: RunFolder) -> str | None:
+def read_winner_of_short_trainings(run: RunFolder) -> str | None:
     """Return the architecture that short trainings chose; None if there were none."""
     for file_name in (CONTEST_FILE, CONFIRMATION_FILE):
         path = run.folder / file_name
         if not path.is_file():
             continue
         with read_result_file(path) as facts:
-            if not is_confirmation_of(run, facts):
+            if not belongs_to_search(run, facts):
                 continue
             winner = facts["winner"]
             if not isinstance(winner, str):
@@ -145,7 +146,7 @@ def read_winning_design(run: RunFolder) -> str:
     if not path.is_file():
         return ""
     with read_result_file(path) as facts:
-        if not is_confirmation_of(run, facts):
+        if not belongs_to_search(run, facts):
             return ""
         # Earlier versions did not let hand-designed networks win.
         reference = facts.get("reference", "")
@@ -154,7 +155,7 @@ def read_winning_design(run: RunFolder) -> str:
         return reference
 
 
-def is_confirmation_of(run: RunFolder, facts: dict[str, object]) -> bool:
+def belongs_to_search(run: RunFolder, facts: dict[str, object]) -> bool:
     """Whether short trainings belong to the search of a run, not to an earlier one in its folder.
 
     Args:
@@ -165,7 +166,7 @@ def is_confirmation_of(run: RunFolder, facts: dict[str, object]) -> bool:
 
 
 def find_winner(run: RunFolder, run_ranking: RunRanking) -> Standing | None:
-    """Return the best architecture of a run: the confirmed one, else the first of the ranking.
+    """Return the best architecture of a run: what short trainings chose, else the first by score.
 
     The space is not loaded, because it may be the user's code.
 
@@ -173,18 +174,18 @@ def find_winner(run: RunFolder, run_ranking: RunRanking) -> Standing | None:
         The winner; None if nothing is ranked.
 
     Raises:
-        UsageError: The confirmed architecture is not in the ranking.
+        UsageError: The architecture that short trainings chose is not in the ranking.
     """
     names = [str(standing.arch) for standing in run_ranking.ranking.standings]
     if not names:
         return None
-    confirmed = read_confirmed_name(run)
-    if confirmed is not None and confirmed not in names:
+    trained_winner = read_winner_of_short_trainings(run)
+    if trained_winner is not None and trained_winner not in names:
         raise UsageError(
-            f"{run.folder} names the winner {confirmed!r}, which is not in {run.store}; "
+            f"{run.folder} names the winner {trained_winner!r}, which is not in {run.store}; "
             "run the same search again to write both"
         )
-    return run_ranking.find_standing(choose_winner(names, confirmed))
+    return run_ranking.find_standing(choose_winner(names, trained_winner))
 
 
 @dataclass(frozen=True)
