@@ -408,6 +408,17 @@ class Record:
         return self.request.arch
 
     @property
+    def is_reusable(self) -> bool:
+        """Whether a run that needs this record can take it from a store.
+
+        A failure of the machine is measured again, and so is a value that an earlier version
+        measured on half of the samples after running out of memory, which has a note.
+        """
+        if self.error is not None and self.error.is_transient:
+            return False
+        return not self.note
+
+    @property
     def measure(self) -> str:
         return self.request.measure
 

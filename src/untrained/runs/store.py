@@ -46,8 +46,7 @@ _SELECT_SEARCH = f"""
 WHERE searches.key = ? ORDER BY search_records.id
 """
 _TRANSIENT = ", ".join(f"'{kind}'" for kind in TRANSIENT_FAILURES)
-# An existing record is kept, with two exceptions: its failure was transient, or it has a note.
-# Records of earlier versions have a note if they were measured on half of the samples.
+# An existing record is kept if it can be reused: the last line is `Record.is_reusable` in SQL.
 _INSERT_RECORD = f"""
 INSERT INTO records (arch_id, setting_id, {", ".join(OUTCOME_COLUMNS)})
 VALUES (?, ?, {", ".join("?" * len(OUTCOME_COLUMNS))})
@@ -108,7 +107,7 @@ class Store:
     def add(self, records: Iterable[Record]) -> None:
         """Write records, all or none.
 
-        An existing record is kept, unless its failure was transient or it has a note.
+        An existing record is kept, unless it must be measured again (`Record.is_reusable`).
         """
         with self._run_transaction():
             for record in records:

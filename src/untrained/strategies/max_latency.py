@@ -160,11 +160,11 @@ class LatencyMeter:
         return "onnx"
 
     def _read_record(self, request: ScoreRequest) -> Record | None:
-        """Read a latency from the store; None if it is missing or its failure was transient."""
+        """Read a latency from the store; None if it is missing or must be measured again."""
         if self._store is None:
             return None
         record = self._store.get(request.key)
-        if record is None or (record.error and record.error.is_transient):
+        if record is None or not record.is_reusable:
             return None
         return record
 
