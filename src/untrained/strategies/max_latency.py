@@ -8,9 +8,12 @@ callers:
    prediction is far enough from the limit, and measured otherwise.
 2. After a search, `MaxLatency.measure_finalists` measures the best with more forward passes, and
    `find_slow_archs` (runs/winner.py) removes those above the limit from the ranking.
-3. `SearchLimits.measure_latency` (search_limits.py) checks the known designs and the substitutes of
-   a contest.
+3. `SearchLimits.measure_latency` (search_limits.py) checks the substitutes of a contest
+   (workflows/contest_entrants.py).
 4. `describe_violation` (workflows/design_limits.py) checks the known designs for tables.
+
+The known designs of a space are checked as candidates (1). The entries of a contest, apart from
+substitutes, are checked as finalists (2).
 
 Latency is measured on what a search delivers: an ONNX model in ONNX Runtime with one thread.
 Without the extra `export`, on a GPU, or if the networks cannot be written as ONNX, it is measured
