@@ -87,7 +87,9 @@ def test_all_blocks_of_a_log_have_the_same_effects():
     assert not np.array_equal(generate_clicks(100, 0, 0)[0], generate_clicks(100, 0, 1)[0])
 
 
-@pytest.mark.parametrize("argument", ["rows=3", "rows=many", "columns=3", "5000"])
+@pytest.mark.parametrize(
+    "argument", ["rows=3", "rows=many", "columns=3", "5000", "rows=500?label=click"]
+)
 def test_impossible_options_are_refused(argument):
     with pytest.raises(UsageError, match="write clicks:rows=1"):
         load_data(f"clicks:{argument}", ANY)

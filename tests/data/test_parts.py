@@ -33,7 +33,7 @@ def read_numbers(images: torch.Tensor) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("published_parts", "expected"),
+    ("existing_parts", "expected"),
     [
         ((), {TRAIN: 0.75, VAL: 0.15, TEST: 0.1}),
         ((TEST,), {TRAIN: 0.9, VAL: 0.1}),
@@ -41,8 +41,8 @@ def read_numbers(images: torch.Tensor) -> list[int]:
         ((VAL, TEST), {TRAIN: 1.0}),
     ],
 )
-def test_only_parts_that_are_not_published_are_split_off(published_parts, expected):
-    assert choose_shares(published_parts) == pytest.approx(expected)
+def test_only_parts_that_do_not_exist_are_split_off(existing_parts, expected):
+    assert choose_shares(existing_parts) == pytest.approx(expected)
 
 
 def test_later_parts_take_their_rows_in_turn_and_the_first_part_gets_the_rest():
@@ -110,7 +110,7 @@ def test_a_published_part_is_kept_and_read_only_when_it_is_needed():
         return images, torch.arange(5, dtype=torch.uint8) % 4
 
     source = make_image_source(
-        make_numbered_images(), LABELS, TINY, published_parts={TEST: read_test_part}
+        make_numbered_images(), LABELS, TINY, existing_parts={TEST: read_test_part}
     )
     source.batch(4)
     assert not reads

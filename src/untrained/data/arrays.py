@@ -1,13 +1,13 @@
 """Data sources of arrays of numbers: inputs of any shape, with a class or a number per sample.
 
 Inputs are vectors (N, F), series (N, C, L), images (N, C, H, W) or arrays with more axes. Networks
-read them as float32, with mean 0 and deviation 1 per feature (of vectors) or per channel (of all
-others) in the training part. Integer targets are classes, and floats are numbers for a regression,
-which networks predict in standardised form.
+read them as float32, standardised to mean 0 and standard deviation 1 on the training part: each
+feature of vectors, each channel of all other inputs. Integer targets are classes. Floats are the
+labels of a regression, which are standardised too.
 
-Parts that the user does not provide are split off from the training samples, 80 % for training and
-10 % each for validation and test. The split depends only on the samples and their order. Every
-class has the same shares.
+Parts that the user does not provide are split off from the training samples, 10 % for validation
+and 10 % for testing. The split depends only on the samples and their order. Every class has the
+same shares.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,7 @@ from untrained.data.parts import (
     VAL,
     ArrayPart,
     Parts,
+    draw_samples,
     split_by_class,
     split_rows,
 )
@@ -61,7 +62,7 @@ def make_array_source(
         where = "" if part == TRAIN else f" of the {part} part"
         _check_inputs(inputs, where)
         checked_arrays[part] = (inputs, _check_targets(targets, len(inputs), where))
-    _check_same_form(checked_arrays)
+    _check_parts_match(checked_arrays)
     split_arrays = _split_off_parts(checked_arrays)
     train_inputs, train_targets = split_arrays[TRAIN]
     mean, std = _compute_statistics(train_inputs)
@@ -73,7 +74,7 @@ def make_array_source(
         parts[part] = ArrayPart(inputs, targets, mean, std)
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
-        return _draw_samples(parts, samples, generator)
+        return draw_samples(parts, samples, generator)
 
     def open_parts() -> Parts:
         for part in parts.values():
@@ -100,22 +101,6 @@ def _make_task(name: str, arrays_of_parts: Mapping[str, Arrays], min_classes: in
         if len(part_targets):
             classes = max(classes, int(part_targets.max()) + 1)
     return Task(name, input_shape, classes, CLASSIFICATION.loss)
-
-
-def _draw_samples(
-    parts: Mapping[str, ArrayPart], samples: int, generator: torch.Generator
-) -> Batch:
-    """Draw samples of the training part, and of the others only if it has too few."""
-    inputs = []
-    targets = []
-    missing_count = samples
-    for part in parts.values():
-        # Every part is shuffled, so that a small batch is the start of a large one.
-        rows = torch.randperm(len(part), generator=generator)[:missing_count]
-        inputs.append(part.normalise(part.inputs[rows]))
-        targets.append(part.targets[rows])
-        missing_count -= len(rows)
-    return Batch(torch.cat(inputs), torch.cat(targets))
 
 
 def _check_inputs(inputs: Tensor, where: str) -> None:
@@ -183,8 +168,8 @@ def _check_targets(targets: Tensor, count: int, where: str) -> Tensor:
     return targets
 
 
-def _check_same_form(arrays_of_parts: Mapping[str, Arrays]) -> None:
-    """Refuse parts with other shapes or other kinds of targets than the training part."""
+def _check_parts_match(arrays_of_parts: Mapping[str, Arrays]) -> None:
+    """Refuse parts whose inputs or targets do not match those of the training part."""
     train_inputs, train_targets = arrays_of_parts[TRAIN]
     for part, (inputs, targets) in arrays_of_parts.items():
         if inputs.shape[1:] != train_inputs.shape[1:]:
@@ -227,7 +212,7 @@ def _split_off_parts(given_parts: Mapping[str, Arrays]) -> dict[str, Arrays]:
 def _compute_statistics(inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Compute mean and standard deviation of each feature (N, F) or channel (N, C, ...).
 
-    The deviation of a constant feature is 1, so that it becomes 0.
+    The standard deviation of a constant feature is set to 1, so that its standardised value is 0.
     """
     count = inputs.numel() // inputs.shape[1]
     other_axes = [axis for axis in range(inputs.ndim) if axis != 1]
@@ -248,7 +233,7 @@ def _compute_statistics(inputs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _compute_target_statistics(targets: Tensor) -> tuple[float, float]:
-    """Return mean and standard deviation of numbers; 1 for the deviation if all are equal."""
+    """Return mean and standard deviation of numbers; 1 as deviation if all are equal."""
     mean = float(targets.double().mean())
     std = float(targets.double().std(correction=0))
     return mean, std or 1.0

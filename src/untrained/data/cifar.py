@@ -128,7 +128,7 @@ def _open_dataset(dataset: _CifarDataset, task: Task, root: Path) -> DataSource:
         labels,
         task,
         statistics,
-        published_parts={TEST: read_test},
+        existing_parts={TEST: read_test},
         classes=dataset.classes,
     )
 

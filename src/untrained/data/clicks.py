@@ -20,7 +20,6 @@ from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.data.registry import register_source
 from untrained.data.source import DataSource
 from untrained.data.tables.card import TableCard
-from untrained.data.tables.options import split_query
 from untrained.errors import UsageError
 from untrained.formatting import format_percent
 from untrained.seeds import make_generator
@@ -34,10 +33,10 @@ GATES = ((0, 4), (1, 7))  # a dense column and a column of identifiers
 LATENT_SIZE = 2
 BIAS = -1.4
 # Factors of the terms of the logit.
-FIRST_ORDER = 0.35
-SECOND_ORDER = 0.8
-THIRD_ORDER = 1.5
-GATE = 0.8
+FIRST_ORDER_FACTOR = 0.35
+SECOND_ORDER_FACTOR = 0.8
+THIRD_ORDER_FACTOR = 1.5
+GATE_FACTOR = 0.8
 DEFAULT_ROWS = 20_000
 MIN_ROWS = 100
 
@@ -87,7 +86,7 @@ def generate_clicks(
     Args:
         rows: Number of rows.
         seed: Seed of the weights and interactions.
-        block: Blocks of the same seed are different rows of the same log.
+        block: Index of a block of rows. Blocks of the same seed are different rows of the same log.
 
     Returns:
         Dense columns (rows, 4), identifiers (rows, 8) and the true logits (rows,).
@@ -108,13 +107,13 @@ def generate_clicks(
     identifier_weights = sum(
         weight[identifiers[:, column]] for column, weight in enumerate(weights)
     )
-    logits = BIAS + FIRST_ORDER * (dense @ slopes + identifier_weights)
-    logits += SECOND_ORDER * sum((latent[a] * latent[b]).sum(1) for a, b in PAIRS)
-    logits += THIRD_ORDER * np.prod([latent[column] for column in TRIPLE], axis=0).sum(1)
+    logits = BIAS + FIRST_ORDER_FACTOR * (dense @ slopes + identifier_weights)
+    logits += SECOND_ORDER_FACTOR * sum((latent[a] * latent[b]).sum(1) for a, b in PAIRS)
+    logits += THIRD_ORDER_FACTOR * np.prod([latent[column] for column in TRIPLE], axis=0).sum(1)
     gates = np.zeros(rows)
     for (dense_column, column), weight in zip(GATES, gate_weights, strict=True):
         gates = gates + dense[:, dense_column] * weight[identifiers[:, column]]
-    logits += GATE * gates
+    logits += GATE_FACTOR * gates
     return dense, identifiers, logits
 
 
@@ -127,7 +126,7 @@ def _draw_identifiers(generator: np.random.Generator, size: int, rows: int) -> N
 def _parse_argument(argument: str) -> tuple[int, int]:
     """Read rows and seed from an argument such as `rows=100000,seed=3`."""
     values = {"rows": DEFAULT_ROWS, "seed": 0}
-    for word in split_query(argument)[0].split(","):
+    for word in argument.split(","):
         if not word:
             continue
         name, _, text = word.partition("=")

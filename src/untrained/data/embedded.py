@@ -96,6 +96,7 @@ def _draw_crop(task: Task, generator: torch.Generator) -> Tensor:
 
 
 def _draw_integer(low: int, high: int, generator: torch.Generator) -> int:
+    """Draw an integer from `low` to `high`, both included."""
     return int(torch.randint(low, high + 1, (), generator=generator))
 
 

@@ -29,7 +29,7 @@ def split_test_path(argument: str) -> tuple[Path, Path | None]:
 
 
 def second_test_part_error(data: Path, test: Path) -> UsageError:
-    """Make the error for test data of the user if the data already have a test part."""
+    """Make the error for `--test` if the data have a test part already."""
     return UsageError(
         f"{data} has a test part already, so {test} cannot be its test part; leave out --test, or "
         "remove that part"

@@ -75,7 +75,7 @@ def make_image_source(
     task: Task,
     statistics: tuple[Tensor, Tensor] | None = None,
     *,
-    published_parts: Mapping[str, Callable[[], LabelledImages]] | None = None,
+    existing_parts: Mapping[str, Callable[[], LabelledImages]] | None = None,
     classes: tuple[str, ...] = (),
     test_share: float = TEST_SHARE,
 ) -> DataSource:
@@ -89,16 +89,16 @@ def make_image_source(
         task: The task of the networks. For a regression, the mean and the deviation of the labels
             are added.
         statistics: Mean and standard deviation per channel; computed from the images by default.
-        published_parts: Functions that read the parts which the publisher provides separately. The
-            other parts are split off from `images`, with equal shares of each class.
+        existing_parts: Functions that read the parts which the data have besides the training part.
+            The other parts are split off from `images`, with equal shares of each class.
         classes: Names of the classes.
         test_share: Share of the test part, if it is split off.
     """
     is_regression = task.kind == REGRESSION
     if not is_regression:
         labels = labels.long()
-    separate_parts = published_parts or {}
-    rows_of_parts = split_by_class(labels, choose_shares(separate_parts, test_share), task)
+    existing_parts = existing_parts or {}
+    rows_of_parts = split_by_class(labels, choose_shares(existing_parts, test_share), task)
     if is_regression:
         train_labels = labels[rows_of_parts[TRAIN]].tolist()
         label_mean, label_std = measure_labels(train_labels, task.dataset)
@@ -118,7 +118,7 @@ def make_image_source(
 
     def open_parts() -> Parts:
         arrays = {name: (images[rows], labels[rows]) for name, rows in rows_of_parts.items()}
-        for name, read_part in separate_parts.items():
+        for name, read_part in existing_parts.items():
             part_images, part_labels = read_part()
             if is_regression:
                 part_labels = standardise_labels(part_labels, task)

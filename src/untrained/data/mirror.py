@@ -1,13 +1,15 @@
 """Decide from the data whether pictures may be mirrored in training.
 
-Mirroring doubles the pictures, but not if left and right have a meaning, as in digits or arrows.
-The mean picture of a class is the sum of a symmetric part and of a part that changes its sign when
-it is mirrored. The differences between classes are measured by the variance of their mean pictures,
-and the share of the second part in this variance tells how much of the differences mirroring
-reverses: 0 if no class has a left and a right, 1 if classes are mirror images of each other. What
-all classes have in common, such as light from the left, does not count. Small objects anywhere in a
-picture hardly change the mean pictures; then this measure cannot tell, and mirroring is allowed.
-If labels are numbers, pictures with similar numbers take the place of a class.
+Mirroring doubles the number of pictures, but it is harmful if left and right have a meaning, as in
+digits or arrows. Whether they have one is measured on the mean picture of each class. It is the sum
+of a symmetric and an antisymmetric part, whose sign mirroring changes. The variance of the mean
+pictures over the classes measures how much the classes differ. The share of the antisymmetric part
+in this variance, called the mirror share, is 0 if mirroring changes no difference between classes,
+and 1 if classes are mirror images of each other.
+
+What all classes have in common, such as light from the left, does not count. Small objects anywhere
+in a picture hardly change the mean pictures; then this measure cannot tell, and mirroring is
+allowed. If labels are numbers, pictures with similar numbers take the place of a class.
 
 Shares that were measured on about 2,000 pictures each: CIFAR-10 and Tiny-ImageNet 0.00,
 Fashion-MNIST 0.12, MNIST 0.26, digits of scikit-learn 0.34.
@@ -19,7 +21,7 @@ from torch.nn import functional as F
 
 # Mirroring is allowed up to this share, between Fashion-MNIST (0.12) and MNIST (0.26).
 MAX_MIRROR_SHARE = 0.17
-# The part that mirroring reverses must exceed what chance explains by this factor.
+# The variance of the antisymmetric part must exceed what chance explains by this factor.
 _MIN_RATIO_TO_CHANCE = 1.3
 _MAX_PICTURES = 5000
 # Numbers as labels are sorted into this many groups of equal size.
@@ -28,7 +30,7 @@ _MAX_SIDE = 32  # pixels; larger pictures are reduced
 
 
 def measure_mirror_share(images: Tensor, labels: Tensor) -> float:
-    """Measure how much of the differences between classes is reversed by mirroring.
+    """Measure the mirror share: how much of the differences between classes mirroring reverses.
 
     Args:
         images: Pictures (N, H, W, C) of uint8.
@@ -47,12 +49,12 @@ def measure_mirror_share(images: Tensor, labels: Tensor) -> float:
     if max(pixels.shape[2:]) > _MAX_SIDE:
         height, width = pixels.shape[2:]
         pixels = F.adaptive_avg_pool2d(pixels, (min(height, _MAX_SIDE), min(width, _MAX_SIDE)))
-    reversed_pixels = (pixels - pixels.flip(3)) / 2
-    reversed_variance, reversed_chance = _compare_class_means(reversed_pixels, labels)
+    antisymmetric_pixels = (pixels - pixels.flip(3)) / 2
+    reversed_variance, reversed_chance = _compare_class_means(antisymmetric_pixels, labels)
     variance, chance = _compare_class_means(pixels, labels)
     if reversed_variance <= _MIN_RATIO_TO_CHANCE * reversed_chance or variance <= chance:
         return 0.0
-    # Chance may also make it larger than 1.
+    # Chance may also make the share larger than 1.
     return min(1.0, (reversed_variance - reversed_chance) / (variance - chance))
 
 

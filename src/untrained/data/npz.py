@@ -1,9 +1,11 @@
-"""Images or other inputs in numpy archives: `x` and `y`, or `x_train` and `y_train`; other parts.
+"""Images or other inputs in numpy archives.
 
-Pixels of bytes are images, which are resized, normalised and augmented like all pictures. Floats
-are inputs of any shape (`arrays.py`).
+The arrays are called `x` and `y`, or `x_train` and `y_train`. Other parts are optional: `x_val` and
+`y_val`, `x_test` and `y_test`.
 
-Labels are classes if they are integers, and numbers to predict if they are floats.
+Inputs of uint8 are images, which are resized, normalised and augmented like all pictures. Floats
+are inputs of any shape (`arrays.py`). Labels are classes if they are integers, and numbers to
+predict if they are floats.
 
 Archives are read without pickles, so that a file from the internet cannot run code.
 """
@@ -17,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from untrained.data.arrays import make_array_source
+from untrained.data.arrays import MAX_CLASSES, make_array_source
 from untrained.data.held_out import second_test_part_error, split_test_path
 from untrained.data.images import (
     LabelledImages,
@@ -40,10 +42,9 @@ _ARRAY_NAMES = {
     VAL: (("x_val", "y_val"),),
     TEST: (("x_test", "y_test"),),
 }
-_MAX_CLASSES = 100_000
 _TARGET_NAME = "y"  # of numbers as labels
 
-NamedArray = tuple[str, np.ndarray]
+NamedArray = tuple[str, np.ndarray]  # name in the archive, and content
 
 
 @register_source(
@@ -55,7 +56,7 @@ def npz(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
         raise UsageError("name the file: npz:PATH, such as --data npz:./images.npz")
     path, test_path = split_test_path(argument)
-    if _holds_floats(path):
+    if _has_float_inputs(path):
         return _make_float_source(path, test_path)
     parts = read_npz(path)
     if test_path is not None:
@@ -95,8 +96,8 @@ def _make_task(name: str, like: Task, parts: Mapping[str, LabelledImages]) -> Ta
     return make_image_task(name, like, largest_label + 1)
 
 
-def _holds_floats(path: Path) -> bool:
-    """Return whether the inputs of the training part are floats and not pixels of bytes."""
+def _has_float_inputs(path: Path) -> bool:
+    """Return whether the inputs of the training part are floats and not pixels of uint8."""
     (_, inputs), _ = _read_named_arrays(path)[TRAIN]
     return inputs.dtype.kind == "f"
 
@@ -131,12 +132,12 @@ def make_source_from_parts(
 ) -> DataSource:
     """Make a source of parts in memory. Missing parts are split off from the training part."""
     images, labels = parts[TRAIN]
-    published_parts = {}
+    existing_parts = {}
     for part in parts:
         if part != TRAIN:
-            published_parts[part] = partial(parts.__getitem__, part)
+            existing_parts[part] = partial(parts.__getitem__, part)
     return make_image_source(
-        images, labels, task, statistics, published_parts=published_parts, classes=classes
+        images, labels, task, statistics, existing_parts=existing_parts, classes=classes
     )
 
 
@@ -147,9 +148,8 @@ def read_npz(path: Path) -> dict[str, LabelledImages]:
         UsageError: The file cannot be read, or does not contain such arrays.
     """
     parts = {}
-    for part, ((image_name, images), (label_name, labels)) in _read_named_arrays(path).items():
-        arrays = {image_name: images, label_name: labels}
-        parts[part] = _convert_part(path, arrays, image_name, label_name)
+    for part, (named_images, named_labels) in _read_named_arrays(path).items():
+        parts[part] = _convert_part(path, named_images, named_labels)
     return parts
 
 
@@ -189,12 +189,10 @@ def _read_archive(path: Path, fingerprint: str) -> dict[str, tuple[NamedArray, N
     return parts
 
 
-def _convert_part(
-    path: Path, arrays: Mapping[str, np.ndarray], image_name: str, label_name: str
-) -> LabelledImages:
+def _convert_part(path: Path, named_images: NamedArray, named_labels: NamedArray) -> LabelledImages:
     """Check the two arrays of a part, and return them as tensors."""
-    images = arrays[image_name]
-    labels = arrays[label_name]
+    image_name, images = named_images
+    label_name, labels = named_labels
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.size == 0:
         raise UsageError(
             f"{path}: {image_name} is {images.dtype} {images.shape}; expected uint8 (N, H, W[, C]) "
@@ -212,10 +210,10 @@ def _convert_part(
             f"expected {len(images)} non-negative integers for classes, or floats for numbers, one "
             "per image"
         )
-    if labels.max() >= _MAX_CLASSES:
+    if labels.max() >= MAX_CLASSES:
         raise UsageError(
             f"{path}: {label_name} has the label {labels.max()}; number the classes 0, 1, 2 and so "
-            f"on, at most {_MAX_CLASSES:,} of them"
+            f"on, at most {MAX_CLASSES:,} of them"
         )
     return torch.from_numpy(images), torch.from_numpy(labels.reshape(-1).astype(np.int64))
 

@@ -22,7 +22,7 @@ VAL = "val"
 TEST = "test"
 # Share of the samples that are kept for testing.
 TEST_SHARE = 0.1
-# With fewer rows, a part may get none.
+# If fewer rows are split, a part may be empty.
 MIN_SPLIT_ROWS = 4
 _SAMPLES_PER_STEP = 4096  # samples that are fingerprinted at once; all may be larger than memory
 Rows = TypeVar("Rows", Tensor, list[Any])
@@ -74,12 +74,12 @@ class ImagePart:
         return len(self.images)
 
     def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
-        if order is None:
-            rows = torch.arange(len(self))
-        else:
-            rows = torch.randperm(len(self), generator=order)
-        for batch_rows in rows.split(size):  # type: ignore[no-untyped-call]
-            yield Batch(self.normalise(self.images[batch_rows]), self.labels[batch_rows])
+        for rows in _iterate_rows(len(self), size, order):
+            yield self.read_rows(rows)
+
+    def read_rows(self, rows: Tensor) -> Batch:
+        """Return the samples with these indices as one batch."""
+        return Batch(self.normalise(self.images[rows]), self.labels[rows])
 
     def read_labels(self) -> Tensor:
         return self.labels
@@ -114,12 +114,12 @@ class ArrayPart:
         return len(self.inputs)
 
     def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
-        if order is None:
-            rows = torch.arange(len(self))
-        else:
-            rows = torch.randperm(len(self), generator=order)
-        for batch_rows in rows.split(size):  # type: ignore[no-untyped-call]
-            yield Batch(self.normalise(self.inputs[batch_rows]), self.targets[batch_rows])
+        for rows in _iterate_rows(len(self), size, order):
+            yield self.read_rows(rows)
+
+    def read_rows(self, rows: Tensor) -> Batch:
+        """Return the samples with these indices as one batch."""
+        return Batch(self.normalise(self.inputs[rows]), self.targets[rows])
 
     def read_labels(self) -> Tensor:
         return self.targets
@@ -137,6 +137,38 @@ class ArrayPart:
 
 # Parts in memory, of which single samples can be selected.
 PartInMemory = ImagePart | ArrayPart
+
+
+def _iterate_rows(count: int, size: int, order: torch.Generator | None) -> Iterator[Tensor]:
+    """Yield the indices of `count` samples, `size` at a time, in order or shuffled."""
+    if order is None:
+        rows = torch.arange(count)
+    else:
+        rows = torch.randperm(count, generator=order)
+    yield from rows.split(size)  # type: ignore[no-untyped-call]
+
+
+def draw_samples(
+    parts: Mapping[str, PartInMemory], samples: int, generator: torch.Generator
+) -> Batch:
+    """Draw samples of the first part, and of the later ones only if it has too few.
+
+    Args:
+        parts: The parts, the training part first.
+        samples: Number of samples to draw; fewer are returned if the parts have fewer.
+        generator: Source of random numbers.
+    """
+    inputs = []
+    targets = []
+    missing_count = samples
+    for part in parts.values():
+        # Every part is shuffled, so that a small batch is the start of a large one.
+        rows = torch.randperm(len(part), generator=generator)[:missing_count]
+        batch = part.read_rows(rows)
+        inputs.append(batch.inputs)
+        targets.append(batch.targets)
+        missing_count -= len(rows)
+    return Batch(torch.cat(inputs), torch.cat(targets))
 
 
 @dataclass(frozen=True)
@@ -157,8 +189,9 @@ class JoinedPart:
     def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
         """Make one pass over all samples.
 
-        In a random order, each full batch is of one of the two parts, and these batches are mixed.
-        The rows that are left over in both parts follow, so only the last batch may be smaller.
+        In a random order, each full batch has samples of one part only, and the batches of both
+        parts are shuffled. The samples that are left over in both parts follow, so only the last
+        batch may be smaller.
         """
         if order is None:
             yield from self.first.batches(size)
@@ -169,13 +202,13 @@ class JoinedPart:
         part_indices = [0] * (len(self.first) // size) + [1] * (len(self.second) // size)
         for position in torch.randperm(len(part_indices), generator=order).tolist():
             yield next(iterators[part_indices[position]])
-        left_batches = [batch for iterator in iterators for batch in iterator]
-        if left_batches:
-            left_inputs = torch.cat([batch.inputs for batch in left_batches])
-            left_targets = torch.cat([batch.targets for batch in left_batches])
-            for start in range(0, len(left_inputs), size):
+        remaining_batches = [batch for iterator in iterators for batch in iterator]
+        if remaining_batches:
+            inputs = torch.cat([batch.inputs for batch in remaining_batches])
+            targets = torch.cat([batch.targets for batch in remaining_batches])
+            for start in range(0, len(inputs), size):
                 end = start + size
-                yield Batch(left_inputs[start:end], left_targets[start:end])
+                yield Batch(inputs[start:end], targets[start:end])
 
     def read_labels(self) -> Tensor:
         return torch.cat([self.first.read_labels(), self.second.read_labels()])
@@ -205,43 +238,41 @@ def select_samples(part: PartInMemory, rows: Tensor) -> PartInMemory:
 
 
 def choose_shares(
-    published_parts: Container[str], test_share: float = TEST_SHARE
+    existing_parts: Container[str], test_share: float = TEST_SHARE
 ) -> dict[str, float]:
     """Choose which shares of the training samples become other parts.
 
-    Validation is 15 %, or 10 % if the publisher provides a test part.
+    Validation is 15 %, or 10 % if there is a test part already.
 
     Args:
-        published_parts: Names of parts that the publisher provides separately.
-        test_share: Share of the test part, if the publisher does not provide it.
+        existing_parts: Names of the parts that the data have already.
+        test_share: Share of the test part, if there is none yet.
 
     Returns:
         Shares by part; they sum to 1, and `train` is the first.
     """
     shares = {}
-    if VAL not in published_parts:
-        shares[VAL] = 0.1 if TEST in published_parts else 0.15
-    if TEST not in published_parts:
+    if VAL not in existing_parts:
+        shares[VAL] = 0.1 if TEST in existing_parts else 0.15
+    if TEST not in existing_parts:
         shares[TEST] = test_share
     return {TRAIN: 1 - sum(shares.values()), **shares}
 
 
 def split_rows(rows: Rows, shares: Mapping[str, float]) -> dict[str, Rows]:
-    """Split rows by shares. Rows that are left by rounding go to the first part.
+    """Split rows by shares. The first part gets all rows that the other parts do not get.
 
     If there are at least four rows, every part gets at least one.
     """
     first_part, *other_parts = shares
     min_count = 1 if len(rows) >= MIN_SPLIT_ROWS else 0
-    # Counts refer to all rows, so they are computed before any rows are taken away.
-    counts = {}
-    for part in other_parts:
-        counts[part] = max(min_count, round(shares[part] * len(rows)))
     rows_of_parts = {}
-    for part, count in counts.items():
-        rows_of_parts[part] = rows[:count]
-        rows = rows[count:]
-    return {first_part: rows, **rows_of_parts}
+    remaining_rows = rows
+    for part in other_parts:
+        count = max(min_count, round(shares[part] * len(rows)))
+        rows_of_parts[part] = remaining_rows[:count]
+        remaining_rows = remaining_rows[count:]
+    return {first_part: remaining_rows, **rows_of_parts}
 
 
 def split_by_class(

@@ -99,8 +99,8 @@ def load_data(data: object, like: Task, root: str | Path | None = None) -> DataS
             pair of inputs and targets; a torch Dataset or DataLoader; or a `DataSource`, which is
             returned as it is.
         like: Task with the input shape that networks take. Its number of classes is used if the
-            data do not define one. Samples from Python keep their own shape, and
-            floats become float32.
+            data do not define one. Samples from Python keep their own shape, and floats become
+            float32.
         root: Data root; by default that of `find_data_root`.
 
     Raises:

@@ -1,10 +1,10 @@
 """Data that a caller has in Python: tensors, numpy arrays, a torch Dataset or a DataLoader.
 
-`make_samples_source` provides samples to score networks on, `make_training_source` also parts to
-train on.
+`make_samples_source` and `make_scoring_source` make a data source to score networks on,
+`make_training_source` one that also has parts to train on.
 
-Scores on such data are identified by a fingerprint of the samples that the network sees, like all
-other scores (`fingerprint_batch`).
+Like all other scores, those on such data are identified by a fingerprint of the samples that the
+network sees (`fingerprint_batch`).
 """
 
 from collections.abc import Iterator, Sequence, Sized
@@ -63,7 +63,7 @@ def is_samples(value: object) -> bool:
     if isinstance(value, Dataset | DataLoader):
         return True
     entries = value if isinstance(value, tuple) else (value,)
-    # One tensor is enough: a pair with another wrong entry gets a better message later.
+    # One tensor or array is enough: `read_samples` has a message for what is wrong with a pair.
     return any(isinstance(entry, Tensor | np.ndarray) for entry in entries)
 
 
@@ -119,9 +119,11 @@ def read_samples(data: object) -> tuple[Tensor, Tensor | None]:
         return inputs, None
     targets = _read_tensor(entries[1], "targets")
     if targets.ndim == 0 or len(targets) != len(inputs):
-        count = len(targets) if targets.ndim else "no"
+        target_count = "no"
+        if targets.ndim > 0:
+            target_count = str(len(targets))
         raise UsageError(
-            f"there are {len(inputs)} inputs and {count} targets; give one target per input"
+            f"there are {len(inputs)} inputs and {target_count} targets; give one target per input"
         )
     if targets.is_complex():
         raise UsageError(
@@ -349,10 +351,11 @@ def _check_fixed_samples(dataset: "Dataset[Any]") -> None:
 
 
 def _get_whole_dataset(loader: "DataLoader[Any]") -> "Dataset[Any]":
-    """Return the dataset of a DataLoader, whose samples are all trained on.
+    """Return the dataset of a DataLoader, to train on all of its samples.
 
     Raises:
-        UsageError: The dataset has no indices or no length, or the loader changes its samples.
+        UsageError: The dataset has no indices or no length, or the loader selects or changes its
+            samples.
     """
     dataset = loader.dataset
     _check_fixed_samples(dataset)

@@ -15,7 +15,7 @@ from untrained.data.images import (
     make_image_task,
 )
 from untrained.data.mirror import may_be_mirrored
-from untrained.data.parts import TRAIN, ImagePart, Parts
+from untrained.data.parts import TRAIN, ImagePart, Parts, draw_samples
 from untrained.data.pictures.cache import DecodingSummary, load_pictures
 from untrained.data.pictures.card import (
     PictureCard,
@@ -82,15 +82,7 @@ def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
         parts, _ = open_pictures()
-        inputs = []
-        targets = []
-        # Take samples of the training part first, and of the others only if it has too few.
-        for part in parts.values():
-            rows = torch.randperm(len(part), generator=generator)[:samples]
-            inputs.append(part.normalise(part.images[rows]))
-            targets.append(part.labels[rows])
-            samples -= len(rows)
-        return Batch(torch.cat(inputs), torch.cat(targets))
+        return draw_samples(parts, samples, generator)
 
     def open_parts() -> Parts:
         parts, _ = open_pictures()
@@ -127,16 +119,15 @@ def _split_pictures(
         numbers = [read_label(file.label, None) for file in files]
         labels = standardise_labels(torch.tensor(numbers, dtype=torch.float64), task)
     else:
-        class_numbers = {name: number for number, name in enumerate(listing.classes)}
-        labels = torch.tensor([class_numbers[file.label] for file in files])
+        class_indices = {name: index for index, name in enumerate(listing.classes)}
+        labels = torch.tensor([class_indices[file.label] for file in files])
     rows_of_parts = {}
     start = 0
     for part in PART_NAMES:
         count = sum(file.part == part for file in files)
         rows_of_parts[part] = slice(start, start + count)
         start += count
-    first_rows = next(iter(rows_of_parts.values()))
-    mean, std = compute_channel_statistics(pixels[first_rows])
+    mean, std = compute_channel_statistics(pixels[rows_of_parts[TRAIN]])
     parts = {}
     for part, rows in rows_of_parts.items():
         parts[part] = ImagePart(pixels[rows], labels[rows], mean, std)

@@ -1,8 +1,8 @@
 """Label files: CSV files with a column of picture files and a column of labels.
 
-The labels are classes or numbers. Which of them is inferred, unless the user names it:
-`images:photos.csv?label=age&task=regression`. Texts are classes, and so are whole numbers that
-number the classes, such as 0 to 99; all other labels are treated like those of tables.
+The labels are classes or numbers. This is inferred unless the user names the task:
+`images:photos.csv?label=age&task=regression`. Texts are classes, and so are whole numbers that look
+like class indices, such as 0 to 99; all other labels are treated like those of tables.
 """
 
 import csv
@@ -29,17 +29,17 @@ from untrained.data.pictures.listing import (
 )
 from untrained.data.tables.options import TableOptions
 from untrained.data.tables.target import Target, infer_target, normalise_class
-from untrained.data.tables.values import read_label
+from untrained.data.tables.values import is_float_text, read_label
 from untrained.errors import UsageError, unknown_name_error
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION
 
 _PATH_COLUMNS = ("path", "file", "filename", "image")
 _LABEL_COLUMNS = ("label", "class", "target")
 _SPLIT_COLUMNS = ("split", "part", "set")
-# What labels of pictures may be. A label of 0 and 1 stands for two classes.
+# What labels of pictures may be. Labels of 0 and 1 are two classes, not a binary task.
 _TASKS = (CLASSIFICATION.name, REGRESSION.name)
 _SEPARATORS_IN_LABEL = re.compile(r"[;,\s]+")
-# With fewer pictures of each whole number on average, the numbers are not those of classes.
+# With fewer pictures of each whole number on average, the numbers are not class indices.
 MIN_PICTURES_PER_CLASS = 2
 
 
@@ -249,7 +249,7 @@ def _make_files(
     """Return the pictures of a label file. Rows that are not used are added to the problems."""
     have_classes = target is not None and target.kind == CLASSIFICATION
     # In a column of numbers, 1 and 1.0 are the same class.
-    are_whole_numbers = have_classes and all(_is_number(row.label) for row in rows if row.label)
+    are_numeric_classes = have_classes and all(_is_number(row.label) for row in rows if row.label)
     files: dict[str, ImageFile] = {}
     for row in rows:
         if row.name in files:
@@ -260,7 +260,7 @@ def _make_files(
             problems.append((name, "not used: its path or its label is missing"))
             continue
         label = row.label
-        if are_whole_numbers:
+        if are_numeric_classes:
             label = normalise_class(label)
         files[row.name] = make_image_file(path.parent / row.name, row.name, label, row.part)
     return list(files.values())
@@ -297,19 +297,19 @@ def _infer_target(path: Path, column: str, rows: Sequence[_Row], task: str) -> T
 
 
 def _reconsider_whole_numbers(target: Target, texts: Sequence[str]) -> Target:
-    """Return the target as classes if its many whole numbers are the numbers of classes.
+    """Turn a regression into a classification if its whole numbers look like class indices.
 
-    They are if the smallest is 0 or 1, none is missing up to the largest, and each occurs at least
-    twice on average. The labels of a table with so many different numbers are a regression.
+    They do if the smallest is 0 or 1, none is missing up to the largest, and each occurs at least
+    twice on average. (In a table, so many different numbers are always a regression.)
 
     Args:
         target: A regression.
         texts: The labels, none of which is empty.
 
     Returns:
-        The target, whose reason says which of the conditions decided.
+        The target. Its reason says which of the conditions decided.
     """
-    if not all(_is_any_number(text) for text in texts):
+    if not all(is_float_text(text) for text in texts):
         return target
     numbers = np.array([float(text) for text in texts])
     distinct = np.unique(numbers)
@@ -353,7 +353,7 @@ def _check_labels(
         if target.kind == CLASSIFICATION:
             if is_inferred and has_number_lists and row.label:
                 raise _number_list_error(where, row.label)
-            if is_inferred and has_numbers and not is_number and _is_any_number(row.label):
+            if is_inferred and has_numbers and not is_number and is_float_text(row.label):
                 raise _no_number_error(where, row.label)
         elif not row.label:
             # A row without a path has no picture to lose; the card lists it.
@@ -372,19 +372,10 @@ def _is_number(text: str) -> bool:
     return not isnan(read_label(text, None))
 
 
-def _is_any_number(text: str) -> bool:
-    """Return whether a text is a number, perhaps not a finite one."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_number_list(text: str) -> bool:
     """Return whether a text holds several numbers, such as "[1.5, 2]"."""
     words = _SEPARATORS_IN_LABEL.split(text.strip("[]() "))
-    return len(words) > 1 and all(_is_any_number(word) for word in words)
+    return len(words) > 1 and all(is_float_text(word) for word in words)
 
 
 def _number_list_error(where: str, label: str) -> UsageError:

@@ -17,6 +17,8 @@ DECIMAL_COMMA_ADVICE = "looks like numbers with a decimal comma; if it is, write
 MIN_ROWS = 100
 MIN_ROWS_PER_LABEL = 10
 PERFECT_AUC = 0.999  # a column with a higher AUC most likely leaks the label
+# The Spearman correlation that corresponds to this AUC: -1 to 1 instead of 0 to 1.
+PERFECT_CORRELATION = 2 * PERFECT_AUC - 1
 # Width of a range of whole numbers relative to its lower end. That of prices and counts is usually
 # larger.
 NARROW_RANGE = 0.1
@@ -71,7 +73,7 @@ def reveals_label(column: pa.Array, numbers: Floats, labels: Floats, kind: TaskK
     Of several classes, the column must tell each one from all the others.
     """
     if kind == REGRESSION:
-        return orders_labels(numbers, labels)
+        return sorts_labels(numbers, labels)
     if kind == BINARY:
         return reveals_binary_label(column, numbers, labels)
     classes = np.unique(labels)
@@ -83,8 +85,8 @@ def reveals_label(column: pa.Array, numbers: Floats, labels: Floats, kind: TaskK
     )
 
 
-def orders_labels(numbers: Floats, labels: Floats) -> bool:
-    """Return whether a column sorts the rows almost like a numeric label, or in reverse."""
+def sorts_labels(numbers: Floats, labels: Floats) -> bool:
+    """Return whether sorting the rows by a column almost sorts the labels, up or down."""
     is_present = ~np.isnan(numbers)
     if is_present.sum() < MIN_ROWS:
         return False
@@ -93,7 +95,7 @@ def orders_labels(numbers: Floats, labels: Floats) -> bool:
     if min(ranks.nunique(), label_ranks.nunique()) < 2:
         return False
     correlation = np.corrcoef(ranks, label_ranks)[0, 1]
-    return bool(abs(correlation) > 2 * PERFECT_AUC - 1)
+    return bool(abs(correlation) > PERFECT_CORRELATION)
 
 
 def reveals_binary_label(column: pa.Array, numbers: Floats, labels: Floats) -> bool:

@@ -30,9 +30,9 @@ class TableOptions:
         drop: Columns that are not used.
         time: If given, the last rows by this column are the test part, instead of random rows.
         test: If given, a file with the same columns whose rows are the test part.
-        floor: Identifiers that are less frequent than this in training share one number.
+        floor: Identifiers that are less frequent than this in training share one index.
         hash: If a column has more different identifiers than this, they are hashed into this many
-            numbers.
+            buckets.
         log: Which dense columns are transformed by sign(x) log(1 + |x|).
         decimal: Decimal sign of numbers that are text.
     """

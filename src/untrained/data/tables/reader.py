@@ -20,6 +20,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from untrained.data.tables.values import is_float_text
 from untrained.errors import UsageError
 
 SEPARATORS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "|"}
@@ -34,7 +35,12 @@ Blocks = Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]
 
 @dataclass
 class BadRows:
-    """Rows that cannot be used: how many there are, and why the first few cannot be used."""
+    """Rows that cannot be used.
+
+    Attributes:
+        count: Their number.
+        first_reasons: Line and reason of the first few of them.
+    """
 
     count: int = 0
     first_reasons: list[str] = field(default_factory=list)
@@ -94,7 +100,7 @@ def open_csv(path: Path, names: Sequence[str] = (), separator: str = "") -> Tabl
     header = _read_header(path, text, first_line, separator)
 
     has_header = not names or bool(set(names) & set(header))
-    if not names and all(_is_number(name) for name in header if name):
+    if not names and all(is_float_text(name) for name in header if name):
         raise UsageError(
             f"the first line of {path} holds numbers; "
             "it must name the columns, such as click,user,item"
@@ -146,9 +152,9 @@ def _read_header(path: Path, text: str, first_line: str, separator: str) -> list
 def _read_csv_blocks(
     path: Path, columns: tuple[str, ...], separator: str, skipped_lines: int, bad_rows: BadRows
 ) -> Blocks:
-    bad_lines: list[int] = []  # lines that the parser refused, after the last block
+    bad_lines: list[int] = []  # lines that the parser has refused since the last block
 
-    def refuse_row(row: Any) -> str:
+    def handle_invalid_row(row: Any) -> str:
         bad_lines.append(row.number)
         reason = (
             f"{row.actual_columns} fields where {row.expected_columns} are expected: "
@@ -166,7 +172,7 @@ def _read_csv_blocks(
         column_names=columns, skip_rows=skipped_lines, block_size=BLOCK_BYTES, use_threads=False
     )
     parse_options = pcsv.ParseOptions(
-        delimiter=separator, newlines_in_values=True, invalid_row_handler=refuse_row
+        delimiter=separator, newlines_in_values=True, invalid_row_handler=handle_invalid_row
     )
     convert_options = pcsv.ConvertOptions(
         column_types=dict.fromkeys(columns, pa.string()),
@@ -175,9 +181,9 @@ def _read_csv_blocks(
     )
     line = 1 + skipped_lines
     with _convert_errors(path), pa.input_stream(str(path)) as stream:
-        text = _Utf8Stream(stream)
+        utf8_stream = _Utf8Stream(stream)
         try:
-            reader = pcsv.open_csv(text, read_options, parse_options, convert_options)
+            reader = pcsv.open_csv(utf8_stream, read_options, parse_options, convert_options)
         except pa.ArrowInvalid as error:
             if any(message in str(error) for message in ("Empty CSV file", "Could not skip")):
                 # The file has nothing after the header.
@@ -193,16 +199,16 @@ def _read_csv_blocks(
                     bad_lines[:] = [number for number in bad_lines if number >= line]
                     yield block, lines
         finally:
-            _finish_reader(reader, text)
+            _finish_reader(reader, utf8_stream)
 
 
-def _finish_reader(reader: pcsv.CSVStreamingReader, text: "_Utf8Stream") -> None:
+def _finish_reader(reader: pcsv.CSVStreamingReader, utf8_stream: "_Utf8Stream") -> None:
     """Let Arrow finish when the rest of a file is not needed.
 
     A thread of Arrow reads ahead from our Python stream. If the interpreter exits meanwhile, the
     process is aborted.
     """
-    text.stop()
+    utf8_stream.stop()
     with suppress(pa.ArrowException):
         for _ in reader:
             pass
@@ -294,14 +300,6 @@ def _make_unique_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
             f"{path} has more than one column called {', '.join(repeated)}; rename them"
         )
     return tuple(full_names)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 @contextmanager

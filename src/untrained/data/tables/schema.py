@@ -64,7 +64,7 @@ class IdentifierColumn:
             had been seen when counting stopped.
         missing: Number of missing values.
         vocabulary: Hashes of the identifiers that are encoded separately, in increasing order. None
-            if there are too many: then identifiers are hashed into `size` numbers.
+            if there are too many: then identifiers are hashed into `size` buckets.
     """
 
     name: str
@@ -79,7 +79,7 @@ class IdentifierColumn:
         return self.encode_hashes(hashes)[indices].astype(np.float32)
 
     def encode_hashes(self, hashes: Hashes) -> NDArray[np.int64]:
-        """Return the number that stands for each identifier."""
+        """Return the index that each identifier is encoded as."""
         if self.vocabulary is None:
             return (hashes % np.uint64(self.size)).astype(np.int64)
         indices = np.searchsorted(self.vocabulary, hashes)
@@ -99,7 +99,7 @@ class Schema:
         rows: Number of rows of `train`, `val` and `test`.
         clicks: Number of rows with the label 1 of `train`, `val` and `test`.
         split: How the parts were split, in words.
-        floor: Identifiers that are less frequent than this share the number 0.
+        floor: Identifiers that are less frequent than this share the index 0.
         bad: Number of rows that could not be used.
         bad_rows: The first few of them, with the reason.
         missing: Texts that stand for a missing value.
@@ -109,7 +109,7 @@ class Schema:
         advice: Columns that the user should look at, with the advice.
         task: "binary", "classification" or "regression".
         task_reason: Why it is this task.
-        classes: Names of the classes of a classification, in the order of their numbers.
+        classes: Names of the classes of a classification, in the order of their indices.
         class_rows: Number of rows of each class.
         test_class_rows: Number of test rows of each class.
         label_mean: Mean of the label of a regression over the training part.

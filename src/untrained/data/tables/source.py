@@ -28,7 +28,7 @@ from untrained.data.tables.schema import VERSION as SCHEMA_VERSION
 from untrained.data.tables.schema import EncodedRows, Schema, load_schema
 from untrained.data.tables.survey import (
     Split,
-    count_test_rows,
+    add_test_table,
     read_labelled_blocks,
     survey_table,
 )
@@ -195,7 +195,7 @@ def _encode_table(
     target = infer_target(head[:HEAD_ROWS][roles.label], roles.label, options)
     schema, target, split = survey_table(table, roles, target, options)
     if test_table is not None:
-        schema = count_test_rows(test_table, table, target, schema)
+        schema = add_test_table(test_table, table, target, schema)
     size = _FLOAT_BYTES * sum(schema.rows) * (schema.column_count + 1)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -247,13 +247,11 @@ def _write_parts(
     split: Split,
     folder: Path,
 ) -> None:
-    """Encode all rows and write each part to a file."""
+    """Encode all rows, and write those of each part to a file."""
     start = 0
     files = [(folder / name).open("wb") for name in PART_FILES]
     try:
-        for block, labels in read_labelled_blocks(table, target, BadRows()):
-            label_column = target.standardise(labels)[:, None].astype(np.float32)
-            rows = np.concatenate([schema.encode(block), label_column], axis=1)
+        for rows in _encode_blocks(table, target, schema):
             parts = split(start, start + len(rows))
             for part, file in enumerate(files):
                 file.write(rows[parts == part].tobytes())
@@ -266,7 +264,12 @@ def _write_parts(
 def _write_test_part(test_table: Table, target: Target, schema: Schema, folder: Path) -> None:
     """Encode the rows of the user's own test table as the test part."""
     with (folder / TEST).open("wb") as file:
-        for block, labels in read_labelled_blocks(test_table, target, BadRows()):
-            label_column = target.standardise(labels)[:, None].astype(np.float32)
-            rows = np.concatenate([schema.encode(block), label_column], axis=1)
+        for rows in _encode_blocks(test_table, target, schema):
             file.write(rows.tobytes())
+
+
+def _encode_blocks(table: Table, target: Target, schema: Schema) -> Iterator[EncodedRows]:
+    """Yield blocks of encoded rows (rows, columns + 1), the label last."""
+    for block, labels in read_labelled_blocks(table, target, BadRows()):
+        label_column = target.standardise(labels)[:, None].astype(np.float32)
+        yield np.concatenate([schema.encode(block), label_column], axis=1)

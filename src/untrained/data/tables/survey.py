@@ -24,7 +24,7 @@ from untrained.data.tables.schema import (
     Schema,
     transform_numbers,
 )
-from untrained.data.tables.target import ClassCollector, Target, name_classes
+from untrained.data.tables.target import ClassCollector, Target, add_classes
 from untrained.data.tables.values import (
     Floats,
     Hashes,
@@ -40,6 +40,7 @@ from untrained.types import BINARY, CLASSIFICATION, REGRESSION, Task
 
 # Shares of train, val and test, which are usual for click logs (AutoInt, arXiv:1810.11921).
 PART_SHARES = (0.8, 0.1, 0.1)
+# Indices of parts in `PART_SHARES`.
 TRAIN_PART = 0
 TEST_PART = 2
 MAX_BAD_SHARE = 0.1  # of bad rows, and of text in a column of numbers
@@ -132,13 +133,15 @@ def survey_table(
         test_class_rows=label_counter.count_test_classes(),
         label_mean=label_counter.statistics.mean,
         label_std=label_counter.statistics.std or 1.0,
-        label_range=label_counter.range,
+        label_range=label_counter.label_range,
     )
     return schema, replace(target, mean=schema.label_mean, std=schema.label_std), split
 
 
-def count_test_rows(test_table: Table, table: Table, target: Target, schema: Schema) -> Schema:
-    """Return the schema with the facts about the user's own test table as the test part.
+def add_test_table(test_table: Table, table: Table, target: Target, schema: Schema) -> Schema:
+    """Return a schema in which the user's own test table is the test part.
+
+    Only the facts about the test part change, and bad rows are added.
 
     Raises:
         UsageError: The test table lacks a column that is used, or has no row with a label.
@@ -181,7 +184,7 @@ def read_labelled_blocks(
 
     Args:
         table: The table.
-        target: The label. A regression yields its numbers, other kinds the numbers of classes.
+        target: The label. For a classification, class indices are yielded.
         bad_rows: Rows without a label are added to it.
 
     Raises:
@@ -223,7 +226,7 @@ def collect_classes(table: Table, target: Target, has_time: bool) -> tuple[Targe
     for block, _ in table.read_blocks(BadRows()):
         collector.add(block[target.column])
     classes, rows = collector.finish()
-    target = name_classes(target, classes, len(rows))
+    target = add_classes(target, classes, len(rows))
     if has_time:
         return target, split_at_random
     task = Task("table", (1,), len(classes))
@@ -232,7 +235,7 @@ def collect_classes(table: Table, target: Target, has_time: bool) -> tuple[Targe
     parts = np.empty(len(rows), np.int8)
     for number, part_rows in enumerate(rows_of_parts.values()):
         parts[part_rows.numpy()] = number
-    return target, lambda start, stop: parts[start:stop].astype(np.int64)
+    return target, _make_split(parts)
 
 
 def _not_a_label_error(
@@ -268,14 +271,24 @@ def split_at_random(start: int, stop: int) -> NDArray[np.int64]:
     return np.searchsorted(np.cumsum(PART_SHARES)[:-1], uniform, side="right")
 
 
+def _make_split(parts: NDArray[np.int8]) -> Split:
+    """Make a split from the part of each row (rows,)."""
+
+    def split(start: int, stop: int) -> NDArray[np.int64]:
+        return parts[start:stop].astype(np.int64)
+
+    return split
+
+
 def leave_out_test_part(split: Split) -> Split:
     """Make a split without a test part, because the user has test data of their own.
 
-    The rows of its test part become the validation part, and all others are for training. So after
-    a split by time, the last rows are the validation part.
+    The rows of the test part become the validation part, and those of the validation part are used
+    for training. So after a split by time, the last rows are the validation part.
     """
 
     def split_in_two(start: int, stop: int) -> NDArray[np.int64]:
+        # Parts are numbered in the order train, val, test.
         return np.maximum(split(start, stop) - 1, TRAIN_PART)
 
     return split_in_two
@@ -307,7 +320,7 @@ def split_by_time(table: Table, roles: ColumnRoles, target: Target) -> Split:
     parts = np.empty(len(sort_keys), np.int8)
     for part, rows in enumerate(np.split(np.argsort(sort_keys, kind="stable"), cuts)):
         parts[rows] = part
-    return lambda start, stop: parts[start:stop].astype(np.int64)
+    return _make_split(parts)
 
 
 # -------------------------------------------------------------------------- statistics of columns
@@ -411,15 +424,15 @@ class LabelCounter:
             size = len(target.classes)
         self.counts = np.zeros((3, size), np.int64)  # rows by part and class
         self.statistics = RunningStatistics(use_log=False)  # of a regression, in training
-        self.range: tuple[float, ...] = ()  # lowest and highest number of a regression
+        self.label_range: tuple[float, ...] = ()  # lowest and highest label of a regression
 
     def add(self, labels: Floats, parts: NDArray[np.int64]) -> None:
         """Count the labels of a block."""
         if self._target.kind == REGRESSION:
             self.statistics.add_values(labels[parts == TRAIN_PART])
             if len(labels):
-                ends = (float(labels.min()), float(labels.max()), *self.range)
-                self.range = (min(ends), max(ends))
+                ends = (float(labels.min()), float(labels.max()), *self.label_range)
+                self.label_range = (min(ends), max(ends))
             return
         np.add.at(self.counts, (parts, labels.astype(np.int64)), 1)
 

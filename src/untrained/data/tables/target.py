@@ -14,6 +14,7 @@ from untrained.data.tables.values import (
     LABEL_WORDS,
     Floats,
     cast_to_strings,
+    is_float_text,
     normalise_text,
     read_label,
     read_texts,
@@ -42,7 +43,7 @@ class Target:
         kind: Whether it is a binary label, a class or a number.
         reason: Why it has this kind, for the data card.
         above: If given, a binary label is 1 if its number is above this.
-        classes: Texts of the classes in the order of their numbers; empty for other kinds, and
+        classes: Texts of the classes in the order of their indices; empty for other kinds, and
             before they have been collected.
         mean: Mean of a number over the training rows.
         std: Standard deviation of a number over the training rows.
@@ -59,7 +60,7 @@ class Target:
     def read_labels(self, column: pa.Array) -> Floats:
         """Convert a block of the column to labels, with NaN for rows without one.
 
-        A class becomes its number, and a number stays in its unit.
+        A class becomes its index, and the label of a regression stays in its unit.
 
         Raises:
             UsageError: A binary label is a number other than 0 and 1.
@@ -68,32 +69,39 @@ class Target:
         indices = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
         texts = read_texts(encoded.dictionary)
         if self.kind == CLASSIFICATION:
-            numbers = self._convert_to_class_numbers(texts)
+            labels = self._find_class_indices(texts)
         else:
-            numbers = np.array([read_label(text, self.above) for text in texts], np.float64)
+            labels = np.array([read_label(text, self.above) for text in texts], np.float64)
         if self.kind == BINARY:
-            self._check_binary(texts, numbers, indices)
-        return numbers[indices]
+            self._check_binary(texts, labels, indices)
+        return labels[indices]
 
     def standardise(self, labels: Floats) -> Floats:
         """Return labels as networks predict them."""
         return (labels - self.mean) / self.std
 
-    def _convert_to_class_numbers(self, texts: list[str | None]) -> Floats:
-        numbers_by_class = {name: number for number, name in enumerate(self.classes)}
-        numbers = []
+    def _find_class_indices(self, texts: list[str | None]) -> Floats:
+        """Return the index of the class that each text names; NaN for other texts."""
+        index_by_class = {name: index for index, name in enumerate(self.classes)}
+        indices = []
         for text in texts:
-            numbers.append(numbers_by_class.get(normalise_class(text), np.nan))
-        return np.array(numbers, np.float64)
+            indices.append(index_by_class.get(normalise_class(text), np.nan))
+        return np.array(indices, np.float64)
 
     def _check_binary(
-        self, texts: list[str | None], numbers: Floats, indices: NDArray[np.int64]
+        self, texts: list[str | None], labels: Floats, indices: NDArray[np.int64]
     ) -> None:
-        """Raise an error if a label is a number other than 0 and 1."""
-        is_wrong = ~np.isnan(numbers) & (numbers != 0) & (numbers != 1)
+        """Raise an error if a label is a number other than 0 and 1.
+
+        Args:
+            texts: The distinct texts in the column.
+            labels: The label that each of them stands for.
+            indices: Index of the text of each row.
+        """
+        is_wrong = ~np.isnan(labels) & (labels != 0) & (labels != 1)
         if not is_wrong.any():
             return
-        threshold = _propose_threshold(numbers[indices])
+        threshold = _propose_threshold(labels[indices])
         raise UsageError(
             f"the label {self.column} also has the value {texts[int(is_wrong.argmax())]}; expected "
             "0 and 1. To set a threshold: "
@@ -130,10 +138,10 @@ def infer_target(column: pa.Array, name: str, options: TableOptions) -> Target:
     numbers = np.array([read_label(text, None) for text in texts], np.float64)
     numbers = numbers[~np.isnan(numbers)]
     distinct = np.unique(numbers)
-    # Texts that can only be names of classes. An infinite number is none, and no label either.
+    # Texts that can only be names of classes. An infinite number is neither that nor a valid label.
     text_count = 0
     for text in texts:
-        if not _is_label_word(text) and not _is_any_number(text):
+        if not _is_label_word(text) and not is_float_text(text):
             text_count += 1
     if text_count >= MOST_LABELS * len(texts):
         return Target(name, CLASSIFICATION, f"{name} holds texts")
@@ -152,12 +160,15 @@ def infer_target(column: pa.Array, name: str, options: TableOptions) -> Target:
 
 
 class ClassCollector:
-    """Collects the classes of a label, and the class of each row."""
+    """Collects the classes of a label, and the class of each row.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._numbers: dict[str, int] = {}
-        self._rows: list[NDArray[np.int64]] = []
+    While classes are collected, their indices are in the order of their first row.
+    """
+
+    def __init__(self, column_name: str) -> None:
+        self._column_name = column_name
+        self._index_by_class: dict[str, int] = {}
+        self._class_indices: list[NDArray[np.int64]] = []  # of the rows of each block
 
     def add(self, column: pa.Array) -> None:
         """Add a block of the column. Rows without a label are left out.
@@ -167,32 +178,33 @@ class ClassCollector:
         """
         encoded = cast_to_strings(column).dictionary_encode(null_encoding="encode")
         indices = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
-        numbers = []
+        class_indices = []
         for text in read_texts(encoded.dictionary):
             name = normalise_class(text)
             if name:
-                numbers.append(self._numbers.setdefault(name, len(self._numbers)))
+                new_index = len(self._index_by_class)
+                class_indices.append(self._index_by_class.setdefault(name, new_index))
             else:
-                numbers.append(-1)
-        if len(self._numbers) > MAX_CLASSES:
+                class_indices.append(-1)
+        if len(self._index_by_class) > MAX_CLASSES:
             raise UsageError(
-                f"the label {self._name} has more than {MAX_CLASSES:,} classes; for a number add "
-                "--task regression, else name another column with --label"
+                f"the label {self._column_name} has more than {MAX_CLASSES:,} classes; for a "
+                "number add --task regression, else name another column with --label"
             )
-        rows = np.array(numbers, np.int64)[indices]
-        self._rows.append(rows[rows >= 0])
+        class_of_rows = np.array(class_indices, np.int64)[indices]
+        self._class_indices.append(class_of_rows[class_of_rows >= 0])
 
     def finish(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """Return the classes in order, and the number of the class of each row.
+        """Return the classes in order, and the index of the class of each row.
 
         Numbers are ordered by value, texts by the alphabet.
         """
-        classes = sorted(self._numbers, key=_get_class_order)
-        new_numbers = np.zeros(len(classes), np.int64)
-        for number, name in enumerate(classes):
-            new_numbers[self._numbers[name]] = number
-        rows = np.concatenate([np.empty(0, np.int64), *self._rows])
-        return tuple(classes), new_numbers[rows]
+        classes = sorted(self._index_by_class, key=_make_class_sort_key)
+        new_indices = np.zeros(len(classes), np.int64)
+        for new_index, name in enumerate(classes):
+            new_indices[self._index_by_class[name]] = new_index
+        class_of_rows = np.concatenate([np.empty(0, np.int64), *self._class_indices])
+        return tuple(classes), new_indices[class_of_rows]
 
 
 def normalise_class(text: str | None) -> str:
@@ -200,8 +212,8 @@ def normalise_class(text: str | None) -> str:
     return normalise_text((text or "").strip())
 
 
-def name_classes(target: Target, classes: tuple[str, ...], rows: int) -> Target:
-    """Return the target with its classes.
+def add_classes(target: Target, classes: tuple[str, ...], rows: int) -> Target:
+    """Return the target with its classes, after checking that they can be learned.
 
     Args:
         target: The target.
@@ -232,15 +244,8 @@ def _is_label_word(text: str) -> bool:
     return text.strip().lower() in LABEL_WORDS
 
 
-def _is_any_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _get_class_order(name: str) -> tuple[bool, float, str]:
+def _make_class_sort_key(name: str) -> tuple[bool, float, str]:
+    """Return a key that sorts numbers by value, and all texts after the numbers."""
     try:
         return False, float(name), name
     except ValueError:

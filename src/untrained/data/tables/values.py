@@ -191,6 +191,15 @@ def read_label(text: str | None, above: float | None) -> float:
     return number
 
 
+def is_float_text(text: str) -> bool:
+    """Return whether `float` can convert a text. The number may be infinite or NaN."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _simplify_column(column: pa.Array) -> pa.Array:
     """Decode a dictionary, and convert times to microseconds since 1970.
 
