@@ -206,6 +206,29 @@ def test_cell_is_most_likely_if_no_option_has_larger_logit():
     assert not nasi_searches.is_most_likely(replace(cell, trace=[{"alpha": list(logits.items())}]))
 
 
+@pytest.mark.parametrize(
+    ("limit", "batches"), [(None, (8, 16, 32, 64, 128)), (16, (8, 16)), (4, (4,))]
+)
+def test_a_trial_does_not_repeat_its_largest_batch_as_larger_ones(
+    limit, batches, run_folder, monkeypatch
+):
+    strategies = []
+
+    def return_outcomes(config, plans, stage):
+        strategies.extend(plan.strategy for plan in plans)
+        return []
+
+    monkeypatch.setattr(nasi_searches, "run_searches", return_outcomes)
+    monkeypatch.setattr(nasi_searches, "_read_errors", lambda outcomes, config: [6.0])
+    lines = nasi_searches.table_8(make_config(run_folder, batch=limit)).lines
+    # Once for each of the two spaces.
+    assert strategies == [f"nasi(steps=100,batch={batch})" for batch in batches] * 2
+    assert len(lines) == 10
+    assert [line.ours for line in lines[:5]] == [6.0] * len(batches) + [None] * (5 - len(batches))
+    for line in lines:
+        assert (line.ours is None) == (line.note == f"a trial sees at most {limit} images")
+
+
 @pytest.mark.data
 def test_nasi_accuracies_come_from_the_table(data_root, run_folder, monkeypatch):
     """The accuracies of the two cells, and the means of random cells, equal the published file."""
