@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
 from textwrap import dedent
@@ -20,7 +21,8 @@ from untrained.errors import Interrupted, UsageError
 from untrained.identity import fingerprint_tensors
 from untrained.proxies import load_proxy
 from untrained.runs.store import Store
-from untrained.spaces import fingerprint_space
+from untrained.spaces import SPACES, fingerprint_space
+from untrained.spaces.core.space import register_space
 from untrained.training.result import AnotherTrainingError
 from untrained.types import Arch, ScoreRequest, Task
 from untrained.workflows.export import export
@@ -269,6 +271,66 @@ def test_networks_of_changed_code_are_measured_again(project: Path, reference: s
         "width=2": 6 * 28 + 6 * 36 * 4 + 4,
     }
     assert count_records(project / "scores.sqlite") == 4
+
+
+SMALL_MLPS = "mlp(depths=(1,),widths=(3,5))"
+
+
+@pytest.fixture
+def increase_version(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function that increases the version of a space of the package."""
+
+    def increase() -> None:
+        newer = replace(SPACES["mlp"], version=SPACES["mlp"].version + 1)
+        monkeypatch.setitem(SPACES._members, "mlp", newer)
+
+    return increase
+
+
+def test_networks_of_a_new_version_of_a_space_are_measured_again(
+    project: Path, increase_version: Callable[[], None]
+):
+    store = project / "scores.sqlite"
+    before = score_space(project, SMALL_MLPS)
+    assert len(before) == count_records(store) == 8
+    increase_version()
+    for _ in range(2):
+        assert score_space(project, SMALL_MLPS) == before
+        assert count_records(store) == 16
+    with Store(store, read_only=True) as opened:
+        codes = [record.request.code for record in opened]
+    # Version 1 is not in the key, as in stores of earlier releases.
+    assert codes == [""] * 8 + ["version 2"] * 8
+    assert fingerprint_space("mlp") == fingerprint_space(untrained.load_space(SMALL_MLPS))
+
+
+def test_a_search_measures_again_after_a_new_version_of_its_space(
+    project: Path, increase_version: Callable[[], None]
+):
+    options: dict[str, Any] = {"data": "noise", "budget": 2, "run": "run", "workers": 1}
+    first = untrained.search(SMALL_MLPS, "params", **options)
+    increase_version()
+    second = untrained.search(SMALL_MLPS, "params", **options)
+    assert count_records(project / "run" / "records.sqlite") == 2 * len(first.records)
+    assert {record.request.code for record in second.records} == {"version 2"}
+    assert second.run.search_key != first.run.search_key
+
+
+def test_a_space_is_registered_with_its_version(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(SPACES, "_members", dict(SPACES._members))
+
+    @untrained.space
+    def first(choose: Any, task: Task) -> torch.nn.Module:
+        return torch.nn.Linear(1, choose("width", (1, 2)))
+
+    @register_space(version=3)
+    @untrained.space
+    def third(choose: Any, task: Task) -> torch.nn.Module:
+        return torch.nn.Linear(1, choose("width", (1, 2)))
+
+    assert register_space(first).version == 1
+    assert fingerprint_space("first") == ""
+    assert fingerprint_space("third") == fingerprint_space(third) == "version 3"
 
 
 def test_a_search_is_not_resumed_with_a_changed_module(project: Path):

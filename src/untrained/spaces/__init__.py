@@ -1,6 +1,6 @@
 """Search spaces, one file or folder each. Use `load_space` to get one by name."""
 
-from untrained.names import fingerprint_user_code, load_member
+from untrained.names import fingerprint_user_code, load_member, parse_call
 from untrained.spaces import (  # noqa: F401 - importing a space registers it
     autoformer,
     convnet,
@@ -27,16 +27,23 @@ from untrained.user_code import fingerprint_function
 
 
 def fingerprint_space(space: str | Space) -> str:
-    """Return a fingerprint of the user's code that defines a space.
+    """Return a fingerprint of the code that defines a space.
 
-    It is empty for the spaces of this package. For a `Space` object, it is computed from the file
-    of its function, or from the source of the function if there is no file, as in a notebook.
+    For a space of this package, it is the version of the space, or empty for version 1. For a
+    `Space` object of a user, it is computed from the file of its function, or from the source of
+    the function if there is no file, as in a notebook.
     """
     if isinstance(space, str):
-        return fingerprint_user_code(space)[:16]
-    if space.is_builtin:
+        base_name, _ = parse_call(space)
+        if base_name not in SPACES:
+            return fingerprint_user_code(space)[:16]
+        space = SPACES[base_name]
+    if not space.is_builtin:
+        return fingerprint_function(space.network)[:16]
+    if space.version == 1:
+        # Scores that were stored before spaces had versions stay valid.
         return ""
-    return fingerprint_function(space.network)[:16]
+    return f"version {space.version}"
 
 
 def get_name_or_space(space: str | Space) -> str | Space:

@@ -115,7 +115,10 @@ class WarmUp:
         path = None
         if folder is not None:
             path = folder / WARM_UP_FILE
-        checkpoint = _read_checkpoint(path, self.describe(f"seed={seed}"))
+        extra_options = [f"seed={seed}"]
+        if space.version != 1:
+            extra_options.append(f"version={space.version}")
+        checkpoint = _read_checkpoint(path, self.describe(*extra_options))
         if checkpoint.step == self.steps:
             if on_progress:
                 on_progress(Progress("warming up", self.steps, self.steps))

@@ -105,12 +105,14 @@ class Space:
         network: The function of choices.
         hooks: Optional parts of the space.
         options: Values for keyword arguments of the function, such as `channels=32`.
+        version: For a registered space: increased when its networks change.
     """
 
     name: str
     network: NetworkFunction
     hooks: SpaceHooks = field(default_factory=SpaceHooks)
     options: tuple[tuple[str, Any], ...] = ()
+    version: int = 1
 
     @property
     def about(self) -> str:
@@ -716,6 +718,28 @@ def space(
     return make_space(network)
 
 
-def register_space(member: Space) -> Space:
-    """Register a space of this package; a decorator above `@space`."""
-    return SPACES.add(member.name, member)
+@overload
+def register_space(member: Space) -> Space: ...
+
+
+@overload
+def register_space(*, version: int) -> Callable[[Space], Space]: ...
+
+
+def register_space(
+    member: Space | None = None, *, version: int = 1
+) -> Space | Callable[[Space], Space]:
+    """Register a space of this package; a decorator above `@space`.
+
+    Args:
+        member: The space.
+        version: Increase it when networks of the space change, so that stored scores and finished
+            trainings of the former networks are not reused.
+    """
+
+    def register(new_space: Space) -> Space:
+        return SPACES.add(new_space.name, replace(new_space, version=version))
+
+    if member is None:
+        return register
+    return register(member)
