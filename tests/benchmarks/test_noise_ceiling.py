@@ -36,7 +36,7 @@ def test_two_trainings_are_compared_over_the_sample_and_within_the_best_tenth():
     assert ceiling.describe() == (
         f"Noise ceiling: two trainings of the same 300 networks have a rank correlation of "
         f"{ceiling.spearman:.3f}, and of {expected:.2f} within the best 10 %. "
-        "A proxy can be somewhat above it, because a second training is noisy too."
+        "A proxy can exceed it slightly, because both trainings are noisy."
     )
     # The best have the lowest values if lower is better.
     mirrored = make_table(-by_seed, higher_is_better=False)

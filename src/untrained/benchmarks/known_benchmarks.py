@@ -254,7 +254,7 @@ for _number, _size in ((1, 2_487), (2, 3_609)):
         f"nasbench1shot1_s{_number}",
         f"nasbench1shot1_s{_number}",
         _size,
-        f"NAS-Bench-1Shot1, space {_number}: cells of NAS-Bench-101 that a supernet can hold.",
+        f"NAS-Bench-1Shot1, space {_number}: cells of NAS-Bench-101 that fit into a supernet.",
         _make_csv_format(_NASBENCH101_FILE, "csv_nasbench101", "read_1shot1", _number),
     )
 _register_benchmark(
@@ -290,7 +290,7 @@ _register_benchmark(
     "Accel-NASBench: 5,125 MnasNet-like networks, ImageNet accuracy, speed on six devices.",
     _make_csv_format("accel_nasbench.csv.gz", "csv_accel_nasbench", "read_accel_nasbench"),
 )
-# Our own trainings, made by `benchmarks/own_table.py`.
+# Our own trainings. The script `benchmarks/own_table.py` of the repository made these tables.
 for _space, _networks in (
     ("convnet", "convolutional networks"),
     ("vit", "small transformers"),
@@ -301,7 +301,7 @@ for _space, _networks in (
             name=_space,
             space=_space,
             size=None,
-            about=f"Our own short trainings of {_networks} on CIFAR-10 at 16 pixels, included.",
+            about=f"Our own short trainings of {_networks} on CIFAR-10 at 16 x 16 pixels.",
             formats=(),
             input_size=16,
         ),

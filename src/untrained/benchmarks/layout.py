@@ -27,7 +27,7 @@ def expect_layout(file: Path, publisher: str) -> Iterator[None]:
 
     Args:
         file: The file that the block reads.
-        publisher: Who publishes files of the expected layout.
+        publisher: The publisher of files with the expected layout.
     """
     try:
         yield

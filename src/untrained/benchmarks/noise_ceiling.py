@@ -44,7 +44,7 @@ class NoiseCeiling:
         )
         if self.top_spearman is not None:
             text += f", and of {self.top_spearman:.2f} within the best {100 * TOP_SHARE:.0f} %"
-        return f"{text}. A proxy can be somewhat above it, because a second training is noisy too."
+        return f"{text}. A proxy can exceed it slightly, because both trainings are noisy."
 
 
 def measure_noise_ceiling(

@@ -117,7 +117,7 @@ def _read_column(path: Path, name: str, column: str, convert: Callable[[Any], An
 def unusable_table_error(path: Path, name: str, reason: str) -> UsageError:
     """Return the error for a table that cannot be used, with the command that replaces it."""
     return UsageError(
-        f"{path} {reason}; `untrained data import {name} PATH` makes the table of {name} again"
+        f"{path} {reason}; `untrained data import {name} PATH` recreates the table of {name}"
     )
 
 

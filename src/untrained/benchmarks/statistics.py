@@ -6,9 +6,9 @@
     z  controls: other properties of the architectures, whose influence a statistic removes
     w  how often each architecture counts, (n, R): one column per resample
 
-Every statistic is written once, for columns of weights. A column of ones stands for the sample
-itself. A bootstrap resample is a column that says how often each architecture was drawn, so a
-thousand resamples cost a few matrix products.
+Every statistic is implemented once, for columns of weights. A column of ones stands for the sample
+itself, and each bootstrap resample is a column that says how often each architecture was drawn. So
+a thousand resamples cost a few matrix products.
 
 Equal values get the mean of their ranks. If equal values compete for the last places of a top
 group, they share these places; `regret_at_10` assumes the worst case instead. A statistic that is
@@ -414,6 +414,7 @@ def _divide(numerator: Floats, denominator: Floats) -> Floats:
 
 
 def _compute_overlap(sample: _ScoredSample, w: Floats, top: float) -> Floats:
+    """Return the share of the best `top` by score that is in the best `top` by truth."""
     k = count_top(sample.n, top)
     top_by_score = sample.x.compute_top_chances(w, k)
     top_by_truth = sample.y.compute_top_chances(w, k)
@@ -421,6 +422,7 @@ def _compute_overlap(sample: _ScoredSample, w: Floats, top: float) -> Floats:
 
 
 def _compute_precision(sample: _ScoredSample, w: Floats, k: int, top: float) -> Floats:
+    """Return the share of the k best scores that is in the best `top` by truth."""
     selected = min(k, sample.n)
     top_by_score = sample.x.compute_top_chances(w, selected)
     top_by_truth = sample.y.compute_top_chances(w, count_top(sample.n, top))
@@ -428,12 +430,14 @@ def _compute_precision(sample: _ScoredSample, w: Floats, k: int, top: float) -> 
 
 
 def _compute_regret(sample: _ScoredSample, w: Floats) -> Floats:
+    """Return the best truth minus the truth of the architecture with the best score."""
     best_by_truth = sample.y.compute_top_chances(w, 1)
     best_by_score = sample.x.compute_top_chances(w, 1)
     return _sum_rows(w * (best_by_truth - best_by_score) * sample.y.values[:, None])
 
 
-def _compute_best_regret(sample: _ScoredSample, w: Floats, k: int) -> Floats:
+def _compute_regret_at(sample: _ScoredSample, w: Floats, k: int) -> Floats:
+    """Return the best truth minus the best truth among the architectures with the k best scores."""
     # Highest scores first. Among equal scores the worst architectures come first, so they take the
     # last places among the k highest scores.
     order = np.lexsort((sample.y.values, -sample.x.values))
@@ -512,7 +516,7 @@ regret_at_10 = Statistic(
     "regret_at_10",
     "Ground truth of the best architecture minus the best ground truth among the ten highest "
     "scores; of equal scores at the border, the worst architectures count.",
-    partial(_compute_best_regret, k=10),
+    partial(_compute_regret_at, k=10),
     higher_is_better=False,
 )
 size_controlled = Statistic(

@@ -111,6 +111,17 @@ def describe_source(name: str, files: Iterable[Path]) -> TableSource:
     return TableSource(name, digest.hexdigest())
 
 
+def average_over_seeds(by_seed: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean of each architecture over the seeds that it has; NaN if it has none.
+
+    Args:
+        by_seed: One row per seed and one column per architecture; NaN where a number is missing.
+    """
+    counts = np.isfinite(by_seed).sum(0)
+    sums = np.nansum(by_seed, axis=0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
 def make_arch_reader(space: "str | Space") -> Callable[[str], str]:
     """Return a function that turns the text of an architecture into the key of its row.
 

@@ -20,12 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from untrained.benchmarks.table import BenchmarkTable, Metric
-from untrained.benchmarks.table_builder import describe_source, make_arch_reader
+from untrained.benchmarks.table_builder import (
+    average_over_seeds,
+    describe_source,
+    make_arch_reader,
+)
 from untrained.data.tables.reader import MISSING, BadRows, open_csv, open_parquet
 from untrained.errors import UsageError, unknown_name_error
 from untrained.formatting import format_count
 from untrained.quantities import parse_path, show_value
-from untrained.readers.limits import MemoryAllowance, describe_error, name_file_in_errors
+from untrained.readers.limits import (
+    MemoryAllowance,
+    clean_detail,
+    describe_error,
+    name_file_in_errors,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +160,7 @@ def read_table_rows(path: Path) -> TableRows:
                 columns[name] += block.column(index).to_pylist()
     if bad_rows.count:
         raise UsageError(
-            f"{path}, {describe_error(ValueError(bad_rows.first_reasons[0]))}; "
+            f"{path}, {clean_detail(bad_rows.first_reasons[0])}; "
             "write architectures that contain commas in quotation marks"
         )
     return TableRows(path.name, columns, places)
@@ -288,8 +297,7 @@ def _make_columns(
             for seed, row in enumerate(arch_rows):
                 if isfinite(cells[row]):
                     by_seed[seed, index] = cells[row]
-        counts = np.isfinite(by_seed).sum(0)
-        means = np.where(counts > 0, np.nansum(by_seed, axis=0) / np.maximum(counts, 1), nan)
+        means = average_over_seeds(by_seed)
         columns[_make_metric(column, means)] = means
         if seed_count > 1:
             for seed, values in enumerate(by_seed):

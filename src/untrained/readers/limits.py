@@ -64,14 +64,17 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the message of an error as one line of printable characters.
+    """Return the message of an error as one short line; its type if it has no message."""
+    return clean_detail(str(error)) or type(error).__name__
 
-    The message may quote the file, so control characters are replaced and long messages are cut.
+
+def clean_detail(text: str) -> str:
+    """Return text as one line of printable characters for a message.
+
+    The text may quote a file, so control characters are replaced and long texts are cut.
     """
-    # Cut first: splitting a message of many megabytes would take long.
-    text = " ".join(str(error)[: 4 * MAX_DETAIL].split())
-    if not text:
-        return type(error).__name__
+    # Cut first: splitting a text of many megabytes would take long.
+    text = " ".join(text[: 4 * MAX_DETAIL].split())
     text = "".join(character if character.isprintable() else "?" for character in text)
     if len(text) > MAX_DETAIL:
         text = text[:MAX_DETAIL] + "..."

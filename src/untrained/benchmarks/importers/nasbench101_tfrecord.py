@@ -19,7 +19,12 @@ from untrained.benchmarks.importers.csv_nasbench101 import SEEDS
 from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy_metric, make_cost_metric
 from untrained.benchmarks.layout import expect_layout
 from untrained.benchmarks.table import Metric, Split
-from untrained.benchmarks.table_builder import TableBuilder, describe_source, make_arch_reader
+from untrained.benchmarks.table_builder import (
+    TableBuilder,
+    average_over_seeds,
+    describe_source,
+    make_arch_reader,
+)
 from untrained.errors import UsageError
 from untrained.readers.json_file import parse_json
 
@@ -46,10 +51,10 @@ def read_tfrecord(path: Path) -> TableBuilder | None:
     with path.open("rb") as file:
         for record in _iterate_records(file, path):
             with expect_layout(path, _PUBLISHER):
-                _, epochs, matrix, operations, packed = parse_json(record)
+                _, epochs, matrix, operations, encoded_results = parse_json(record)
                 arch = read_arch(_format_arch(matrix, operations))
                 seed = training_counts[arch, epochs]
-                _add_training(builder, arch, epochs, seed, base64.b64decode(packed))
+                _add_training(builder, arch, epochs, seed, base64.b64decode(encoded_results))
                 training_counts[arch, epochs] += 1
     for epochs in sorted({epochs for _, epochs in training_counts}):
         _add_means(builder, epochs)
@@ -63,9 +68,9 @@ def _format_arch(matrix: str, operations: str) -> str:
     return f"{'/'.join(rows)}+{operations}"
 
 
-def _add_training(builder: TableBuilder, arch: str, epochs: int, seed: int, packed: bytes) -> None:
-    """Add the results at the end of one training."""
-    message = _parse_message(packed)
+def _add_training(builder: TableBuilder, arch: str, epochs: int, seed: int, data: bytes) -> None:
+    """Add the results at the end of one training, which are a protocol buffer."""
+    message = _parse_message(data)
     final = _parse_message(message[_FIELD_RESULTS][-1])
     for split, field in _FIELD_BY_SPLIT.items():
         metric = _make_metric(split, epochs, f"seed{seed}", "one seed")
@@ -86,8 +91,7 @@ def _add_means(builder: TableBuilder, epochs: int) -> None:
     for split in _FIELD_BY_SPLIT:
         names = [_make_metric(split, epochs, f"seed{seed}").name for seed in SEEDS]
         by_seed = np.array([columns[name] for name in names if name in columns])
-        counts = np.isfinite(by_seed).sum(0)
-        means = np.where(counts, np.nansum(by_seed, 0) / np.maximum(counts, 1), np.nan)
+        means = average_over_seeds(by_seed)
         metric = _make_metric(split, epochs, about="mean over the available seeds")
         builder.add_values(builder.archs, metric, means.tolist())
 

@@ -6,6 +6,7 @@ numbering of NASLib. -1e8 stands for NaN and infinity.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -102,12 +103,11 @@ def _remove_space_level(content: dict[str, Any]) -> dict[str, Any]:
     if len(content) != 1:
         return content
     (inner,) = content.values()
-    for results_by_arch in inner.values():
-        for results in results_by_arch.values():
-            # If these are the results of an architecture, `content` has the additional level.
-            if isinstance(results, dict) and _ACCURACY in results:
-                return dict(inner)
-            return content
+    # With the additional level, the third level consists of the results of single architectures.
+    third_level = chain.from_iterable(values.values() for values in inner.values())
+    first = next(third_level, None)
+    if isinstance(first, dict) and _ACCURACY in first:
+        return dict(inner)
     return content
 
 

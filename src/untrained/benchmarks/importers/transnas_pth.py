@@ -35,14 +35,15 @@ def read_pth(path: Path) -> TableBuilder | None:
     read_arch = make_arch_reader("transnas_micro")
     with expect_layout(path, _PUBLISHER):
         for text, tasks in read_torch(path)["data"]["micro"].items():
+            arch = read_arch(text)
             for task, results in tasks.items():
                 for published_split, split in _SPLITS.items():
                     name = f"{published_split}_{_METRIC_NAMES[task]}"
                     values = results["metrics"][name]
                     last = make_task_metric(task, split, about="last epoch", source=_PUBLISHER)
-                    builder.add_value(read_arch(text), last, float(values[-1]))
+                    builder.add_value(arch, last, float(values[-1]))
                     if split == "val":
                         about = "best of all epochs"
                         best = make_task_metric(task, split, "best", about, _PUBLISHER)
-                        builder.add_value(read_arch(text), best, float(max(values)))
+                        builder.add_value(arch, best, float(max(values)))
     return builder
