@@ -45,14 +45,16 @@ def read_contents(table: BenchmarkTable) -> bytes:
     return repr([table.list_archs(), *columns]).encode()
 
 
-def read_refusal(root: Path, name: str = "transnas") -> str:
+def read_refusal(
+    root: Path, name: str = "transnas", advice: str = "recreates the table of transnas"
+) -> str:
     """Check that the table is refused in one line that names the file and the command; return it."""
     with pytest.raises(UsageError) as error:
         read_contents(open_table(name, root))
     message = str(error.value)
     assert "\n" not in message
     assert str(root / "benchmarks" / f"{name}.parquet") in message
-    assert f"`untrained data import {name} PATH` makes " in message
+    assert f"`untrained data import {name} PATH` {advice}" in message
     return message
 
 
@@ -188,7 +190,7 @@ def test_every_benchmark_names_its_space_and_its_size():
 
 
 def test_the_error_for_a_missing_table_lists_the_files_to_import(tmp_path):
-    message = read_refusal(tmp_path)
+    message = read_refusal(tmp_path, advice="makes it from ")
     assert (
         "a folder with tnb101_micro_full.csv.gz or transnas-bench_v10141024.pth or zc_transbench101"
         in message
@@ -231,7 +233,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path, table):
 
 def test_a_table_of_another_benchmark_is_refused(tmp_path, table):
     shutil.copy(table.path, table.path.with_name("nasbench201.parquet"))
-    message = read_refusal(tmp_path, "nasbench201")
+    message = read_refusal(tmp_path, "nasbench201", "recreates the table of nasbench201")
     assert "is the table of transnas, not of nasbench201; rename the file" in message
 
 

@@ -71,7 +71,7 @@ def test_rows_of_the_same_architecture_are_seeds(own_space):
     expected = stats.spearmanr(*seeds).statistic
     assert result.notes[0] == (
         f"Noise ceiling: two trainings of the same 6 networks have a rank correlation of "
-        f"{expected:.3f}. A proxy can be somewhat above it, because a second training is noisy too."
+        f"{expected:.3f}. A proxy can exceed it slightly, because both trainings are noisy."
     )
 
 
