@@ -271,7 +271,7 @@ def test_a_heat_map_has_a_cell_for_every_pair(count: int, room: float) -> None:
     table = [[-0.5 if (i + j) % 2 else 0.25 for j in range(count)] for i in range(count)]
     for i in range(count):
         table[i][i] = 1.0
-    svg = parse_svg(draw_heatmap([f"p{i}" for i in range(count)], table, room))
+    svg = parse_svg(draw_heatmap([f"p{i}" for i in range(count)], table, room, "heat map"))
     rows = svg.findall("g[@transform]")
     cells = [list(row.iter("rect")) for row in rows]
     assert [len(row) for row in cells] == [count] * count
@@ -288,14 +288,14 @@ def test_a_heat_map_has_a_cell_for_every_pair(count: int, room: float) -> None:
 
 
 def test_a_pair_without_correlation_is_an_empty_cell() -> None:
-    svg = parse_svg(draw_heatmap(["a", EVIL], [[1.0, None], [None, None]], 350))
+    svg = parse_svg(draw_heatmap(["a", EVIL], [[1.0, None], [None, None]], 350, "heat map"))
     assert len(find_by_class(svg, "empty")) == 3
     assert f"a, {EVIL}: not defined" in [title.text for title in svg.iter("title")]
     assert [text.text for text in find_by_class(svg, "figure")] == ["1.00"]
 
 
 def test_the_legend_goes_from_minus_one_to_one() -> None:
-    (legend,) = find_by_class(parse_svg(draw_heatmap(["a"], [[1.0]], 350)), "legend")
+    (legend,) = find_by_class(parse_svg(draw_heatmap(["a"], [[1.0]], 350, "heat map")), "legend")
     inks = [
         (rect.attrib["class"], float(rect.attrib["fill-opacity"])) for rect in legend.iter("rect")
     ]

@@ -1,11 +1,14 @@
 """Charts of a report: every score is counted and every dot is named, for any scores."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.reports.examples import make_summary
+from untrained.reports.confirmation_result import Confirmation
+from untrained.reports.pages.score_sections import make_size_section
 from untrained.reports.pages.search_page import render_search_page
 from untrained.reports.search_summary import RankedArch
 from untrained.reports.svg.ranking_charts import MAX_DOTS, draw_histogram, draw_size_scatter
@@ -56,3 +59,27 @@ def test_very_many_points_are_thinned_and_the_page_says_so() -> None:
     shown = page.count("</title></circle>") // 2
     assert MAX_DOTS <= shown <= MAX_DOTS + 10
     assert f"{shown:,} of 6,000 points are drawn." in page
+
+
+def test_the_winner_is_drawn_and_counted_even_if_its_neighbours_are_left_out() -> None:
+    summary = make_summary(count=3 * MAX_DOTS)
+    # Behind the ten best, every third row is drawn. This is row 14, with an architecture of its own.
+    winner = "the winner"
+    ranking = list(summary.ranking)
+    ranking[13] = replace(ranking[13], arch=winner)
+    confirmation = Confirmation(
+        best_arch=winner,
+        winner_result=70.0,
+        selected_by=("random",),
+        groups=(),
+        contrasts=(),
+        epochs=1,
+        samples=100,
+        data="digits",
+        seconds=1.0,
+    )
+    summary = replace(summary, ranking=tuple(ranking), confirmation=confirmation)
+    section = make_size_section(summary)
+    assert section.count("<title>14. the winner") == 2, "one dot per chart"
+    shown = section.count("</title></circle>") // 2
+    assert f"{shown:,} of 6,000 points are drawn." in section

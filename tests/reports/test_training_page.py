@@ -321,10 +321,10 @@ def test_the_ranking_does_not_call_a_search_result_the_winner_if_a_design_won():
     third = make_summary().ranking[2].arch
     confirmation = replace(make_confirmation(), best_arch=third)
     text = extract_body(search_page.render_search_page(make_summary(confirmation=confirmation)))
-    assert "The winner has rank 3: trainings decided" in text
+    assert "The winner has rank 3 by score: short trainings selected it." in text
     won_by_design = replace(confirmation, winning_design="logistic")
     text = extract_body(search_page.render_search_page(make_summary(confirmation=won_by_design)))
-    assert "The best architecture has rank 3: trainings decided" in text
+    assert "The best architecture has rank 3 by score: short trainings selected it." in text
     assert "The winner has rank" not in text
 
 

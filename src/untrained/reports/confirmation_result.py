@@ -74,7 +74,8 @@ class DesignResult:
         margin: Half-width of the 95 % confidence interval of `excess_loss`.
         error: Why the training failed; empty if it succeeded.
         rate: The learning rate that was best on the validation part.
-        violation: Why a limit of the search keeps it from winning; empty if none does.
+        violation: The limit of the search that it violates, so that it cannot win; empty if there
+            is none.
         limit_values: Its parameters, latency and so on, by the name of the limit of the search;
             None for a value that is not known. Empty for `BEST_OF_SEARCH`.
     """
@@ -315,7 +316,7 @@ class Confirmation:
         for name in self.selected_by:
             selections.append("at random" if name == "random" else f"by {name}")
         selection = " and ".join(selections)
-        # AUC, accuracy and R2 are all spoken with a vowel at the start.
+        # "An" is right for AUC, accuracy and R2.
         result = format_result(self.winner_result, self.kind)
         return (
             f"The winner of this run is the network with the lowest {self.kind.loss_title} on the "

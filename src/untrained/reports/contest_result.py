@@ -79,7 +79,7 @@ class RoundResult:
         return self.accuracy or 0.0
 
     @property
-    def points(self) -> float | None:
+    def percentage(self) -> float | None:
         """The accuracy or R2 in per cent; None for an undefined R2."""
         share = self.accuracy if self.rmse is None else self.r2
         if share is None:
@@ -139,9 +139,9 @@ class ContestEntry:
     @property
     def accuracy(self) -> float | None:
         """Validation accuracy after the last round; None for a regression or without a round."""
-        if not self.rounds:
+        if self.last_round is None:
             return None
-        return self.rounds[-1].accuracy
+        return self.last_round.accuracy
 
     @property
     def last_round(self) -> RoundResult | None:
@@ -306,16 +306,20 @@ class Contest:
         if not self.passed_over:
             return ""
         if self.passed_over == 1:
-            text = "1 of the best networks by score was passed over, because it is"
-            instead = "it was not replaced"
+            verb = "was"
+            reason = f"because it is {TOO_SLOW}"
+            replacement = "it was not replaced"
         else:
-            text = f"{self.passed_over} of the best networks by score were passed over, because "
-            text += "they are"
-            instead = "they were not replaced"
+            verb = "were"
+            reason = f"because they are {TOO_SLOW}"
+            replacement = "they were not replaced"
         if self.replacements:
             count = format_count(self.replacements, "network")
-            instead = f"{count} with the next best scores took part instead"
-        return f"{text} {TOO_SLOW}; {instead}."
+            replacement = f"{count} with the next best scores took part instead"
+        return (
+            f"{self.passed_over} of the best networks by score {verb} passed over, {reason}; "
+            f"{replacement}."
+        )
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -340,8 +344,8 @@ class Contest:
         for entry in sorted(self.entries, key=lambda entry: entry.number):
             if entry.arch in compared or not entry.rounds:
                 continue
-            points = entry.rounds[0].points
-            if points is None:
+            percentage = entry.rounds[0].percentage
+            if percentage is None:
                 continue
             compared.add(entry.arch)
             for selection in entry.selections:
@@ -349,7 +353,7 @@ class Contest:
                 if selection.startswith(DESIGN_PREFIX):
                     name = KNOWN_DESIGNS
                 archs.setdefault(name, []).append(entry.arch)
-                results.setdefault(name, []).append(points)
+                results.setdefault(name, []).append(percentage)
         groups = {}
         for name in archs:
             groups[name] = TrainedGroup(name, "", tuple(archs[name]), tuple(results[name]))
@@ -436,42 +440,27 @@ def _compare_in_words(contrast: Contrast, proxy: str, other_text: str, kind: Tas
     assert contrast.low is not None
     assert contrast.high is not None
     interval = f"95 % interval {contrast.format_interval()}"
-    if kind == REGRESSION:
-        return _compare_errors_in_words(contrast, proxy, other_text, interval)
-    direction = "more" if contrast.difference > 0 else "less"
-    comparison = f"{abs(contrast.difference):.1f} points {direction} accurate"
+    points = f"{abs(contrast.difference):.1f} points"
+    is_regression = kind == REGRESSION
+    if is_regression:
+        direction = "higher" if contrast.difference > 0 else "lower"
+        comparison = f"their R2 is on average {points} {direction}"
+    else:
+        direction = "more" if contrast.difference > 0 else "less"
+        comparison = f"{points} {direction} accurate"
     if contrast.low <= 0 <= contrast.high:
         return (
             f"With so few trainings, the networks selected by {proxy} cannot be distinguished from "
             f"{other_text}: {comparison} after equal training time ({interval})."
+        )
+    if is_regression:
+        return (
+            f"After equal training time, the networks selected by {proxy} differ from "
+            f"{other_text}: {comparison} ({interval})."
         )
     return (
         f"After equal training time, the networks selected by {proxy} are on average "
         f"{comparison} than {other_text} ({interval})."
-    )
-
-
-def _compare_errors_in_words(contrast: Contrast, proxy: str, other_text: str, interval: str) -> str:
-    """Compare the R2 of the networks that a proxy selected with that of another group.
-
-    Args:
-        contrast: The comparison, which has an interval.
-        proxy: Name of the proxy.
-        other_text: The other group in words.
-        interval: The interval in words.
-    """
-    assert contrast.low is not None
-    assert contrast.high is not None
-    direction = "higher" if contrast.difference > 0 else "lower"
-    comparison = f"their R2 is on average {abs(contrast.difference):.1f} points {direction}"
-    if contrast.low <= 0 <= contrast.high:
-        return (
-            f"With so few trainings, the networks selected by {proxy} cannot be distinguished from "
-            f"{other_text}: {comparison} after equal training time ({interval})."
-        )
-    return (
-        f"After equal training time, the networks selected by {proxy} differ from {other_text}: "
-        f"{comparison} ({interval})."
     )
 
 

@@ -14,7 +14,7 @@ from untrained.types import REGRESSION
 # A permutation test examines all splits of the results into two groups if there are at most this
 # many, else this many random splits.
 MAX_SPLITS = 20_000
-# An interval of a difference that is wider than this, in per cent, says nothing and is left out.
+# A wider interval of a difference, in percentage points, is not reported.
 MAX_INTERVAL_WIDTH = 100.0
 
 

@@ -23,7 +23,7 @@ class RankedArch:
     flops: float | None = None  # multiply-adds
     margin: float | None = None  # half-width of the 95 % confidence interval of the mean
     tied: bool = False  # not significantly worse than the best
-    others: tuple[float | None, ...] = ()  # scores by `SearchSummary.other_proxies`
+    other_scores: tuple[float | None, ...] = ()  # by the proxies of `SearchSummary.other_proxies`
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class LimitResult:
 
     name: str
     requested: str  # as the user typed it
-    rejected: int  # architectures that exceeded it
+    rejected: int  # proposed architectures that violated it
     value: float | None  # of the best architecture
     source: str = ""  # where the value comes from, if that is not obvious
 
@@ -130,7 +130,7 @@ class SearchSummary:
 
     @property
     def best(self) -> str:
-        """The best architecture: what short trainings chose, else the first of the ranking."""
+        """The best architecture by short trainings if there were any, else by the ranking."""
         confirmed = None
         if self.contest:
             confirmed = self.contest.winner

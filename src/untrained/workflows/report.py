@@ -372,7 +372,7 @@ def _list_ranked(
                 flops=sizes.get((standing.arch, "flops")),
                 margin=standing.margin,
                 tied=standing.tied,
-                others=tuple(column.get(standing.arch) for column in other_columns.values()),
+                other_scores=tuple(column.get(standing.arch) for column in other_columns.values()),
             )
         )
     return rows

@@ -143,7 +143,8 @@ def make_agreement_section(result: BenchmarkResult) -> str:
         "next to each other. "
         f"{_describe_omitted_rows(visible, rows)}"
     )
-    chart = make_responsive(lambda width: draw_heatmap(names, ordered, width))
+    description = f"Heat map of the correlations between {len(names)} columns: {', '.join(names)}"
+    chart = make_responsive(lambda width: draw_heatmap(names, ordered, width, description))
     return make_section("Agreement between proxies", make_figure(chart, caption))
 
 

@@ -113,26 +113,26 @@ def _compare_with_baselines(
 ) -> str:
     if not baseline:
         return ". There is no baseline to compare with."
-    rival = baseline.name
+    baseline_name = baseline.name
     if baseline == params:
-        rival = "counting parameters"
+        baseline_name = "counting parameters"
     text = (
         f", against {_format_estimate(baseline.spearman)} for {baseline.name}, the best baseline. "
-        f"{_compare_estimates(proxy.spearman, baseline.spearman, rival)}"
+        f"{_compare_estimates(proxy.spearman, baseline.spearman, baseline_name)}"
     )
     if params and params != baseline:
         text += f" Counting parameters gives {_format_estimate(params.spearman)}."
     return text
 
 
-def _compare_estimates(proxy: Estimate, baseline: Estimate, rival: str) -> str:
+def _compare_estimates(proxy: Estimate, baseline: Estimate, baseline_name: str) -> str:
     is_better = proxy.value > baseline.value
     intervals_differ = proxy.differs_from(baseline)
     if intervals_differ:
         verdict = "better" if is_better else "worse"
-        return f"It is {verdict} than {rival}: the confidence intervals do not overlap."
+        return f"It is {verdict} than {baseline_name}: the confidence intervals do not overlap."
     comparison = "higher" if is_better else "not higher"
-    text = f"On these networks, its correlation is {comparison} than that of {rival}"
+    text = f"On these networks, its correlation is {comparison} than that of {baseline_name}"
     if intervals_differ is None:
         return f"{text}; without confidence intervals, this may be chance."
     return f"{text}; the confidence intervals overlap, so the difference may be chance."

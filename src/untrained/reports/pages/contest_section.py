@@ -138,6 +138,6 @@ def _describe_rules(contest: Contest) -> str:
         f"{networks} was trained for the same time on up to {contest.train_samples:,} samples of "
         f"{contest.data} with the recipe {contest.recipe}{next_round}. "
         f"{result_title} was measured on {contest.val_samples:,} other samples; \u00b1 is its 95 % "
-        f"confidence interval. It decided between the networks, so it is slightly too {bias} for "
-        f"the winner. The contest took {seconds}."
+        f"confidence interval. It also selected the winner, so the value of the winner is slightly "
+        f"too {bias}. The contest took {seconds}."
     )

@@ -30,12 +30,15 @@ _COST_NAMES = {
     "total": "Total",
 }
 _SCRIPT = """
-if (navigator.clipboard) for (const button of document.querySelectorAll("button[data-copy]")) {
-  button.hidden = false;
-  button.onclick = () => navigator.clipboard.writeText(button.dataset.copy).then(() => {
-    button.textContent = "Copied";
-    setTimeout(() => { button.textContent = "Copy"; }, 1500);
-  });
+if (navigator.clipboard) {
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = false;
+    button.onclick = async () => {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    };
+  }
 }
 """
 _PAGE = """<!doctype html>

@@ -60,7 +60,7 @@ def make_ranking_section(summary: SearchSummary) -> str:
     for row in rows[1:]:
         if row.arch == summary.best:
             notes.append(
-                f"The {best_name} has rank {row.rank:,}: trainings decided, not the score."
+                f"The {best_name} has rank {row.rank:,} by score: short trainings selected it."
             )
     if _list_spreads(summary):
         notes.append(
@@ -139,11 +139,11 @@ def _make_other_column(label: str, index: int, ranking: Sequence[RankedArch]) ->
     """
     values = []
     for row in ranking:
-        value = row.others[index]
+        value = row.other_scores[index]
         if value is not None:
             values.append(value)
     format_value = formatting.choose_column_format(values)
-    return _Column("num", label, lambda row: _format_or_dash(row.others[index], format_value))
+    return _Column("num", label, lambda row: _format_or_dash(row.other_scores[index], format_value))
 
 
 def _make_size_column(name: str, get_size: GetSize) -> _Column:
@@ -231,7 +231,8 @@ def make_size_section(summary: SearchSummary) -> str:
                 winner=summary.best,
             )
         )
-    caption = f"{_describe_correlations(rows, sizes)} {_describe_omitted_dots(rows)}".strip()
+    correlations = _describe_correlations(rows, sizes)
+    caption = f"{correlations} {_describe_omitted_dots(rows, summary.best)}".strip()
     pair = f'<div class="pair">{"".join(charts)}</div>'
     figure = f"<figure>{pair}{_make_caption(caption, rows)}</figure>"
     return make_section("Score against size", figure)
@@ -327,8 +328,8 @@ def _format_or_dash(value: float | None, format_value: Callable[[float], str]) -
     return format_value(value)
 
 
-def _describe_omitted_dots(rows: Sequence[RankedArch]) -> str:
-    dot_count = len(select_dots(rows))
+def _describe_omitted_dots(rows: Sequence[RankedArch], winner: str) -> str:
+    dot_count = len(select_dots(rows, winner))
     if dot_count == len(rows):
         return ""
     return f"{dot_count:,} of {len(rows):,} points are drawn."

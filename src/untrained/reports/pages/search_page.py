@@ -187,12 +187,12 @@ def _make_search_cost_section(summary: SearchSummary) -> str:
         facts["Peak GPU memory"] = f"{summary.peak_bytes / 2**20:,.0f} MiB"
     facts.update(list_batching_facts(sum(worker.batched for worker in summary.workers)))
     workers = _make_worker_table(summary.workers)
-    note = _describe_later_cost(summary)
+    note = _make_later_cost_note(summary)
     return make_cost_section(summary.cost, summary.arch_count, facts, workers, note)
 
 
-def _describe_later_cost(summary: SearchSummary) -> str:
-    """Return the duration of trainings after the search, which the cost does not include."""
+def _make_later_cost_note(summary: SearchSummary) -> str:
+    """Return a note on the trainings after the search, whose time the cost does not include."""
     texts = []
     if summary.contest:
         seconds = formatting.format_duration(summary.contest.seconds)

@@ -44,7 +44,7 @@ def make_trace_section(summary: SearchSummary) -> str:
             inner_steps = _read_inner_steps(value)
             if inner_steps:
                 tables.append(_make_step_table(f"Step {number}: {_add_spaces(name)}", inner_steps))
-    charts = [_draw_prediction(summary), _make_choices(summary)]
+    charts = [_draw_prediction(summary), _make_choice_section(summary)]
     return make_section("Strategy trace", *charts, *tables)
 
 
@@ -56,15 +56,20 @@ def _draw_prediction(summary: SearchSummary) -> str:
     return draw_prediction_map(summary.prediction, summary.trace, name)
 
 
-def _make_choices(summary: SearchSummary) -> str:
+def _make_choice_section(summary: SearchSummary) -> str:
     """Return the choice tables of the step that proposed the best architecture.
 
     If it has none, these are the tables of the last step that has some.
     """
     best = summary.best if summary.ranking else None
-    steps = list(enumerate(summary.trace, 1))
-    steps.sort(key=lambda item: (item[1].get("arch") != best, -item[0]))
-    for number, step in steps:
+    best_steps = []
+    other_steps = []
+    for number, step in enumerate(summary.trace, 1):
+        if step.get("arch") == best:
+            best_steps.append((number, step))
+        else:
+            other_steps.append((number, step))
+    for number, step in [*reversed(best_steps), *reversed(other_steps)]:
         for name, value in step.items():
             tables = make_choice_tables(value)
             if tables:

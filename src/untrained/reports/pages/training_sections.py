@@ -236,9 +236,11 @@ def _make_confusion_section(training: TrainingResult) -> str:
         description = (
             f"Confusion matrix of {len(names)} classes; rows are true classes, columns predictions"
         )
-        parts.append(
-            make_responsive(lambda width: draw_heatmap(names, fractions, width, description))
-        )
+
+        def draw_matrix(width: float) -> str:
+            return draw_heatmap(names, fractions, width, description, has_fractions=True)
+
+        parts.append(make_responsive(draw_matrix))
         note = (
             "Rows are true classes, columns are predicted classes. Numbers are fractions of a row."
         )

@@ -22,7 +22,9 @@ def draw_heatmap(
     names: Sequence[str],
     matrix: Sequence[Sequence[float | None]],
     max_width: float,
-    fractions_description: str = "",
+    description: str,
+    *,
+    has_fractions: bool = False,
 ) -> str:
     """Draw one cell per pair of names.
 
@@ -30,10 +32,10 @@ def draw_heatmap(
         names: Labels of the rows, and of the columns in the same order.
         matrix: Values from -1 to 1; None is an empty cell.
         max_width: Width of the page in pixels.
-        fractions_description: Text for screen readers, if the matrix contains fractions from 0 to
-            1; their zeros are empty cells. Without it, the matrix contains correlations.
+        description: Text for screen readers.
+        has_fractions: Whether the values are fractions from 0 to 1, whose zeros are empty cells;
+            else they are correlations from -1 to 1.
     """
-    has_fractions = bool(fractions_description)
     longest_name = max((estimate_width(name) for name in names), default=0.0)
     label_width = min(longest_name, 0.32 * max_width) + 8
     side = (max_width - label_width) / max(len(names), 1)
@@ -56,11 +58,6 @@ def draw_heatmap(
         parts.append(f'<g transform="translate(0 {y:.1f})">{"".join(cells)}</g>')
     lowest_tenth = 0 if has_fractions else -10
     parts.append(_draw_legend(label_width, size + 14, lowest_tenth))
-    description = fractions_description
-    if not has_fractions:
-        description = (
-            f"Heat map of the correlations between {len(names)} columns: {', '.join(names)}"
-        )
     # A small map must still be wide enough for the legend.
     box = (0.0, 0.0, max(size, label_width + 190), size + _LEGEND_HEIGHT)
     return Drawing("chart heat", box, description, parts).to_html()

@@ -127,24 +127,24 @@ def draw_strips(rows: Sequence[Strip], max_width: float) -> str:
     return Drawing("chart", (0.0, 0.0, width, bottom + _FOOT_HEIGHT), description, parts).to_html()
 
 
-def _draw_strip(best: BestTenth, left: float, right: float, top: float) -> str:
+def _draw_strip(tenth: BestTenth, left: float, right: float, top: float) -> str:
     width = right - left
     border = right - TOP_SHARE * width
     lowest = top + _STRIP_HEIGHT - 4
     highest = top + 4
     dots = []
-    for x, y in thin_out(best.places):
+    for x, y in thin_out(tenth.places):
         dots.append((left + x * width, lowest - y * (lowest - highest)))
     track = draw_rect((left, top, width, _STRIP_HEIGHT), "track", 0.0)
     zone = draw_rect((border, top, right - border, _STRIP_HEIGHT), "zone", 0.0)
     return track + zone + draw_points("", dots)
 
 
-def _draw_numbers(best: BestTenth, width: float, y: float) -> str:
+def _draw_numbers(tenth: BestTenth, width: float, y: float) -> str:
     correlation = "\u2013"
-    if best.correlation is not None:
-        correlation = formatting.format_fixed(best.correlation, 2)
-    hits = draw_text(_format_hits(best), width - _CORRELATION_WIDTH - 8, y, "end title")
+    if tenth.correlation is not None:
+        correlation = formatting.format_fixed(tenth.correlation, 2)
+    hits = draw_text(_format_hits(tenth), width - _CORRELATION_WIDTH - 8, y, "end title")
     return hits + draw_text(correlation, width, y, "end")
 
 
@@ -152,8 +152,8 @@ def _describe_strip(row: Strip) -> str:
     return f"{row.name}: {_format_hits(row.tenth)} hits"
 
 
-def _format_hits(best: BestTenth) -> str:
+def _format_hits(tenth: BestTenth) -> str:
     """Return `23 of 30`, or `23.5 of 30` if there is a tie at the border."""
-    is_whole = abs(best.hits - round(best.hits)) < 0.05
+    is_whole = abs(tenth.hits - round(tenth.hits)) < 0.05
     decimals = 0 if is_whole else 1
-    return f"{best.hits:.{decimals}f} of {len(best.places)}"
+    return f"{tenth.hits:.{decimals}f} of {len(tenth.places)}"
