@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from wsgiref.util import setup_testing_defaults
 
 import pytest
 
@@ -113,6 +114,46 @@ def test_latency_is_an_objective_if_it_was_limited(run_cli, project, load_study,
         assert trial.values == [records[name].value for name in study.metric_names]
         assert 0 < trial.values[2] < 10
         assert sum(name.startswith("latency(") for name in trial.user_attrs) == 2
+
+
+def request(app, path: str) -> tuple[str, bytes]:
+    """Send a request to a program that follows WSGI; returns the status and the content."""
+    statuses = []
+    environment = {"PATH_INFO": path}
+    setup_testing_defaults(environment)
+    parts = app(environment, lambda status, headers, *_: statuses.append(status))
+    content = b"".join(parts)
+    # Files that it sends are open until then.
+    if hasattr(parts, "close"):
+        parts.close()
+    return statuses[0], content
+
+
+def test_the_dashboard_shows_the_study(run_cli, project, load_study):
+    dashboard = pytest.importorskip("optuna_dashboard", reason="optuna-dashboard is not installed")
+    (project / "mine.py").write_text((project / "mine.py").read_text() + PARTLY)
+    assert run_cli(*SEARCH, "--proxy", "./mine.py:partly")[0] == 0
+    assert run_cli("store", "export", "run", "study.db", "--as", "optuna")[0] == 0
+    study = load_study("study.db")
+    app = dashboard.wsgi(study._storage)
+    assert request(app, "/dashboard")[0] == "200 OK"
+    status, content = request(app, f"/api/studies/{study._study_id}")
+    shown = json.loads(content)
+    assert (status, shown["name"], shown["objective_names"]) == (
+        *("200 OK", "run", study.metric_names),
+    )
+    assert shown["directions"] == ["minimize", "minimize"]
+    expected = read_by_arch(project)
+    for trial, (arch, records) in zip(shown["trials"], expected.items(), strict=True):
+        (parameter,) = trial["params"]
+        assert (parameter["name"], int(parameter["param_external_value"])) == arch.genes[0]
+        attributes = {row["key"]: row["value"] for row in trial["user_attrs"]}
+        assert float(attributes["params"]) == records["params"].value
+        if trial["state"] == "Fail":
+            assert "too narrow" in attributes["failure"]
+        else:
+            assert trial["values"][1] == records["params"].value
+    assert sorted(trial["state"] for trial in shown["trials"]) == ["Complete", "Complete", "Fail"]
 
 
 def test_wrong_exports_are_refused_in_one_line(run_cli, project, monkeypatch):
