@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from untrained.errors import Unscorable
+from untrained.probe.all_features import CompleteFeature, CompleteFeatureCapture
 from untrained.probe.codes import SignCode, SignRecorder
 from untrained.probe.features import Feature, FeatureCapture, compute_inverse_conditions
 from untrained.probe.guard import NormVariance, ScoringMode, scoring_mode
@@ -89,6 +90,18 @@ class ForwardProbe:
         if capture.overwritten:
             self._feature_signs = None
             capture = self._capture_features(keep_copies=True)
+        return capture.features
+
+    @cached_property
+    def all_features(self) -> tuple[CompleteFeature, ...]:
+        """Outputs of all modules and functions in call order, with the inputs of activations.
+
+        They are copies, so they need more memory than `features`.
+        """
+        capture = CompleteFeatureCapture(len(self.batch))
+        inputs = self.copy_inputs()
+        with torch.no_grad(), self.scoring_mode(), capture.record(self.model):
+            self.model(inputs)
         return capture.features
 
     def _capture_features(
