@@ -145,5 +145,7 @@ def test_cells_of_other_spaces_are_rejected(rows, message):
 
 
 def test_unknown_members_are_rejected():
-    with pytest.raises(UsageError, match="one of listed, tight, loose, not 'all'"):
+    with pytest.raises(UsageError, match="called 'all'; available: listed, loose, tight"):
         next(iter(load_part("S1", members="all")))
+    with pytest.raises(UsageError, match="called 'all'; available: listed, loose, tight"):
+        _ = load_part("S1", members="all").size

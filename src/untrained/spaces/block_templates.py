@@ -284,12 +284,21 @@ class _BlockTemplate:
             state = vars(module)
             state.update(template.shared)
             for name, kind, content in template.copied:
-                state[name] = kind(content) if content else kind()
-            for group, members in template.member_indices.items():
-                candidates: Sequence[object] = tensors if group in _TENSOR_GROUPS else modules
-                state[group] = {}
-                for name, index in members:
-                    state[group][name] = None if index is None else candidates[index]
+                # Most containers are empty; without an argument they are created faster.
+                if content:
+                    state[name] = kind(content)
+                else:
+                    state[name] = kind()
+            for group, member_indices in template.member_indices.items():
+                candidates: Sequence[object] = modules
+                if group in _TENSOR_GROUPS:
+                    candidates = tensors
+                members: dict[str, object] = {}
+                for name, index in member_indices:
+                    members[name] = None
+                    if index is not None:
+                        members[name] = candidates[index]
+                state[group] = members
         block = modules[0]
         _TEMPLATES[block] = self
         return block

@@ -25,9 +25,17 @@ INITIAL_STRUCTURES = {
         "SuperConvK1BNRELU(128,2048,1,1)"
     )
 }
-KINDS = tuple(
-    f"SuperResIDWE{expansion}K{kernel}" for kernel in (3, 5, 7) for expansion in (1, 2, 4, 6)
-)
+
+
+def _list_kinds() -> tuple[str, ...]:
+    kinds = []
+    for kernel in (3, 5, 7):
+        for expansion in (1, 2, 4, 6):
+            kinds.append(f"SuperResIDWE{expansion}K{kernel}")
+    return tuple(kinds)
+
+
+KINDS = _list_kinds()
 MUTATION = StructureMutation((KINDS,), INITIAL_STRUCTURES)
 
 mobilenetv2 = register_zennas_space(

@@ -1,12 +1,12 @@
 """The size space of NATS-Bench (Dong et al., TPAMI 2021; arXiv:2009.00437).
 
-One cell, the best of NAS-Bench-201 according to its authors, and five widths with eight options
-each: 32,768 architectures. An architecture is written as its widths, `64:64:64:64:64`: stem and
-first cell, residual block, second cell, residual block, third cell. Each number is the width of an
-output, so a cell may widen or narrow its input. The skip edge of such a cell is what the official
-code calls a factorised reduction. At stride 1 that is a plain 1x1 convolution and batch norm,
-without the ReLU that it has at stride 2. The official network returns features and logits, ours
-returns the logits.
+All architectures have the same cell, the best of NAS-Bench-201 according to its authors. They
+differ in five widths with eight options each: 32,768 architectures. An architecture is written as
+its widths, `64:64:64:64:64`: stem and first cell, residual block, second cell, residual block,
+third cell. Each number is the width of an output, so a cell may widen or narrow its input. The skip
+edge of such a cell is what the official code calls a factorised reduction: at stride 1, a 1x1
+convolution and a batch norm, without the ReLU that it has at stride 2. The official network returns
+features and logits, ours returns the logits.
 """
 
 from collections.abc import Sequence

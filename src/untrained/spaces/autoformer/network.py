@@ -1,4 +1,4 @@
-"""AutoFormer's vision transformer. One class is the network of an architecture and the supernet.
+"""AutoFormer's vision transformer. The same class serves for stand-alone networks and supernets.
 
 Legend: B samples, N tokens (the class token and the patches), E width of the tokens, h heads of
 width 64, f inner width of the MLP.

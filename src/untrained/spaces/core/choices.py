@@ -24,6 +24,7 @@ from untrained.user_code import PACKAGE
 
 OptionT = TypeVar("OptionT")
 ResultT = TypeVar("ResultT")
+PickedT = TypeVar("PickedT")
 
 
 class ChooseOption(Protocol):
@@ -294,7 +295,7 @@ def _locate_call() -> str:
 # ------------------------------------------------------------------------------------- choosers
 
 
-def pick_uniformly(options: Sequence[Choice], rng: np.random.Generator) -> Choice:
+def pick_uniformly(options: Sequence[PickedT], rng: np.random.Generator) -> PickedT:
     """Return one of the options; all are equally likely."""
     index = int(rng.integers(len(options)))
     return options[index]
@@ -343,7 +344,9 @@ def make_inheriting_chooser(
     def inherit(name: str, options: Options) -> Choice:
         candidates = []
         for parent in parents:
-            option = options.find(parent[name]) if name in parent else None
+            if name not in parent:
+                continue
+            option = options.find(parent[name])
             if option is not None:
                 candidates.append(option)
         if len(candidates) == 1:
@@ -428,7 +431,13 @@ def enumerate_decisions(list_decisions: Callable[[Chooser], Decisions]) -> Itera
 def _make_prefix_chooser(
     prefix: Sequence[int], indices: list[int], option_counts: list[int]
 ) -> Chooser:
-    """Return a chooser that follows `prefix`, then takes first options, and records both lists."""
+    """Return a chooser that takes the options at the indices in `prefix`, then first options.
+
+    Args:
+        prefix: Option indices of the first choices.
+        indices: The index of every option that is taken is appended to this list.
+        option_counts: The number of options of every choice is appended to this list.
+    """
 
     def follow_prefix(name: str, options: Options) -> Choice:
         values = options.list_values()

@@ -72,6 +72,10 @@ def _list_options(options: object) -> Sequence[object]:
     return list(options)
 
 
+def _name_members(options: Iterable[object]) -> list[str]:
+    return [str(name_option(option)) for option in options]
+
+
 def name_option(option: object) -> Choice:
     """Return the number or text that stands for an option in an architecture.
 
@@ -85,13 +89,15 @@ def name_option(option: object) -> Choice:
     if option is None:
         return "None"
     if isinstance(option, tuple):
-        members = ",".join(str(name_option(member)) for member in option)
-        # A tuple of one member has a comma, as in Python.
-        return f"({members},)" if len(option) == 1 else f"({members})"
+        members = _name_members(option)
+        if len(members) == 1:
+            # As in Python, a comma distinguishes a tuple of one member from a number in brackets.
+            return f"({members[0]},)"
+        return f"({','.join(members)})"
     if isinstance(option, list):
-        return f"[{','.join(str(name_option(member)) for member in option)}]"
+        return f"[{','.join(_name_members(option))}]"
     if isinstance(option, partial):
-        arguments = [str(name_option(value)) for value in option.args]
+        arguments = _name_members(option.args)
         for keyword, value in option.keywords.items():
             arguments.append(f"{keyword}={name_option(value)}")
         return f"{name_option(option.func)}({','.join(arguments)})"

@@ -34,7 +34,9 @@ def find_difference(run: SpaceRun, genes: Genes) -> str:
     values = dict(genes)
 
     def replay(name: str, options: Options) -> Choice:
-        value = options.find(values[name]) if name in values else None
+        value = None
+        if name in values:
+            value = options.find(values[name])
         if value is None:
             # The architecture does not have this choice, so the run differs whatever is chosen.
             value = options.list_representative_values()[0]

@@ -3,9 +3,10 @@
 The function calls `choose(name, options)` any number of times, also in loops and branches. It
 returns the network, or a function without arguments that builds the network; in the second case the
 choices can be listed without building anything. It raises `InvalidArch("reason")` if its choices do
-not fit together.
-`choose(name, options, also=more)` accepts more values in a written architecture but never samples
-them. Sampling, mutation, crossover, enumeration, printing and parsing follow from these calls.
+not fit together. `choose(name, options, also=more)` accepts more values in a written architecture
+but never samples them.
+
+Sampling, mutation, crossover, enumeration, printing and parsing follow from these calls.
 """
 
 from collections import Counter
@@ -76,10 +77,7 @@ class NoAlternativeError(UsageError):
 
 @dataclass(frozen=True)
 class SpaceHooks:
-    """Optional parts of a space in addition to its function.
-
-    A hook has the name of the `Space` method or property that uses it. `space` documents them.
-    """
+    """Optional parts of a space in addition to its function; see the decorator `space`."""
 
     task: Task | Callable[..., Task] = DEFAULT_TASK
     notation: Notation = field(default_factory=PairNotation)
@@ -643,8 +641,8 @@ class Space:
 
 def _create_tensors_on(device: str) -> AbstractContextManager[object]:
     """Return a context in which new tensors are created on `device`."""
-    # Entering the context takes a seventh as long as building a network, so it is skipped if it
-    # would change nothing.
+    # Entering the context takes a seventh of the time of building a network, so it is skipped if
+    # it would change nothing.
     if torch.get_default_device() == torch.device(device):
         return nullcontext()
     return torch.device(device)

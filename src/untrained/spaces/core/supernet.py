@@ -69,10 +69,10 @@ def rank_combinations(groups: Sequence[Sequence[ScoredGenes]]) -> Iterator[Genes
     # A combination is the position of its alternative in each ranked group.
     best = (0,) * len(ranked_groups)
     seen = {best}
-    # Entries are (sum of scores lost against the best combination, positions).
+    # Entries are (deficit, positions): how far the sum of scores is below that of the best.
     heap = [(0.0, best)]
     while heap:
-        loss, positions = heappop(heap)
+        deficit, positions = heappop(heap)
         genes: list[tuple[str, int | float | str]] = []
         for group, position in zip(ranked_groups, positions, strict=True):
             genes.extend(group[position][1])
@@ -83,8 +83,8 @@ def rank_combinations(groups: Sequence[Sequence[ScoredGenes]]) -> Iterator[Genes
             successor = (*positions[:index], position + 1, *positions[index + 1 :])
             if position + 1 < len(group) and successor not in seen:
                 seen.add(successor)
-                successor_loss = loss + group[position][0] - group[position + 1][0]
-                heappush(heap, (successor_loss, successor))
+                successor_deficit = deficit + group[position][0] - group[position + 1][0]
+                heappush(heap, (successor_deficit, successor))
 
 
 # --------------------------------------------------------------------------------------- mixture

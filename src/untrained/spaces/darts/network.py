@@ -100,6 +100,12 @@ class CellPosition:
     after_reduction: bool
     stride: int
 
+    def get_edge_stride(self, source: int) -> int:
+        """Return the stride of an edge; states 0 and 1 are the inputs."""
+        if source < 2:
+            return self.stride
+        return 1
+
 
 class DartsCell(nn.Module, ABC, Generic[ContextT]):
     """Two inputs, nodes, and the concatenation of some nodes. Subclasses compute the nodes."""
@@ -146,7 +152,7 @@ class WiredCell(DartsCell[float]):
         self.wiring = wiring
         self.edges = nn.ModuleList()
         for op, source in wiring.edges:
-            stride = position.stride if source < 2 else 1
+            stride = position.get_edge_stride(source)
             self.edges.append(build_operation(op, position.channels, stride))
 
     def compute_node(self, node: int, states: list[Tensor], context: float) -> Tensor:
@@ -252,7 +258,7 @@ def list_cells(config: DartsConfig) -> list[tuple[int, str]]:
 
 
 def _build_stems(cin: int, config: DartsConfig) -> tuple[nn.Module, nn.Module]:
-    """Return the layers before the older input of the first cell, and those after it."""
+    """Return the layers before the older input of the first cell, and those between its inputs."""
     channels = config.stem_channels
     if config.has_imagenet_stem:
         stem = nn.Sequential(

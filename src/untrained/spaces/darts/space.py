@@ -149,13 +149,15 @@ def darts_nasi(
 ) -> NetworkBuilder:
     """DARTS as NASI searches it: the two operations of a node differ.
 
-    (Shu et al., ICLR 2022; arXiv:2109.00817, appendix B.2; there is no official code.) In the
-    supernet a node has one distribution over operations and one over inputs. The two most probable
-    of each are kept, so the two operations differ. (Figure 5 of the paper seems to show five
-    sep_conv_3x3 on four nodes, which this rule cannot give. We follow the text; such cells can be
-    written.) During the search maps are halved by max pooling before a reduction cell, not by
-    strides, so that all states of a cell have one size: `pooled`. Final networks are those of
-    DARTS: `pooled=False`.
+    NASI is described by Shu et al. (ICLR 2022; arXiv:2109.00817, appendix B.2); there is no
+    official code. In its supernet a node has one distribution over operations and one over inputs.
+    The two most probable operations are kept, which always differ, and the two most probable
+    inputs. Figure 5 of the paper seems to show five sep_conv_3x3 on four nodes, which this rule
+    cannot give. We follow the text, but accept such cells if they are written.
+
+    During the search (`pooled=True`), max pooling halves the maps before a reduction cell, and no
+    edge has a stride, so that all states of a cell have one size. The final networks are those of
+    DARTS (`pooled=False`).
     """
     genotype = _choose_genotype(choose, "darts", distinct=True)
     config = DartsConfig(channels, cells, stem, auxiliary, drop_path, pooled)

@@ -70,7 +70,7 @@ class SharedCell(DartsCell[Mixture]):
                 choice = self.name_edge_choice(node, source)
                 if choice in self.branches:
                     continue
-                stride = position.stride if source < 2 else 1
+                stride = position.get_edge_stride(source)
                 operations = nn.ModuleList()
                 for op in options[choice]:
                     operations.append(build_operation(op, position.channels, stride, search=True))

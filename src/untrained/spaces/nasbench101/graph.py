@@ -216,14 +216,20 @@ def _list_matrix_numbers(vertex_count: int) -> tuple[int, ...]:
     the input has an incoming one, so all vertices are on a path from input to output. All numbers
     are tested at once with bit masks.
     """
-    pairs = _list_pairs(vertex_count)
+    pairs = list_possible_edges(vertex_count)
     numbers = np.arange(1 << len(pairs), dtype=np.int32)
     edge_counts = sum((numbers >> bit) & 1 for bit in range(len(pairs)))
     is_valid = edge_counts <= MAX_EDGES
     last = vertex_count - 1
     for vertex in range(vertex_count):
-        outgoing = sum(1 << _compute_edge_bit(i, j) for i, j in pairs if i == vertex)
-        incoming = sum(1 << _compute_edge_bit(i, j) for i, j in pairs if j == vertex)
+        outgoing = 0
+        incoming = 0
+        for source, target in pairs:
+            edge_mask = 1 << _compute_edge_bit(source, target)
+            if source == vertex:
+                outgoing |= edge_mask
+            if target == vertex:
+                incoming |= edge_mask
         if vertex != last:
             is_valid &= (numbers & outgoing) != 0
         if vertex != 0:
@@ -233,15 +239,19 @@ def _list_matrix_numbers(vertex_count: int) -> tuple[int, ...]:
 
 def _make_numbered_spec(number: int, inner_ops: Sequence[str]) -> CellSpec:
     edges = []
-    for source, target in _list_pairs(len(inner_ops) + 2):
+    for source, target in list_possible_edges(len(inner_ops) + 2):
         if number >> _compute_edge_bit(source, target) & 1:
             edges.append((source, target))
     return make_spec(edges, inner_ops)
 
 
-def _list_pairs(vertex_count: int) -> list[tuple[int, int]]:
+def list_possible_edges(vertex_count: int) -> list[tuple[int, int]]:
     """Return all possible edges (source, target), ordered by target."""
-    return [(source, target) for target in range(vertex_count) for source in range(target)]
+    edges = []
+    for target in range(vertex_count):
+        for source in range(target):
+            edges.append((source, target))
+    return edges
 
 
 # ----------------------------------------------------------------------------------- channels

@@ -22,6 +22,7 @@ import numpy as np
 from untrained.drawings.diagrams import CellGraph
 from untrained.errors import UsageError
 from untrained.options import Count
+from untrained.spaces.core.choices import pick_uniformly
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.core.space import (
@@ -42,6 +43,7 @@ from untrained.spaces.nasbench101.graph import (
     compute_hash,
     find_canonical_form,
     find_used_vertices,
+    list_possible_edges,
     make_spec,
     prune_spec,
     sample_spec,
@@ -50,11 +52,16 @@ from untrained.spaces.nasbench101.graph import (
 from untrained.spaces.nasbench101.network import NASBench101, count_network
 from untrained.types import Arch, Choice, Genes, Task
 
-# All possible edges (source, target).
-_PAIRS = tuple((source, target) for target in range(MAX_VERTICES) for source in range(target))
+_POSSIBLE_EDGES = list_possible_edges(MAX_VERTICES)
 _INNER_VERTICES = range(1, MAX_VERTICES - 1)
 # The digits of operations in public tables.
-_DIGITS = dict(zip("01234", (INPUT, OUTPUT, *reversed(OPS)), strict=True))
+_OPS_BY_DIGIT = {
+    "0": INPUT,
+    "1": OUTPUT,
+    "2": "maxpool3x3",
+    "3": "conv1x1-bn-relu",
+    "4": "conv3x3-bn-relu",
+}
 
 
 # ----------------------------------------------------------------------------------- notation
@@ -91,13 +98,13 @@ def _parse_digits(text: str, matrix_digits: str, op_digits: str) -> CellSpec:
         expected = f"{vertex_count} x {vertex_count} digits 0 or 1, one row for each operation"
         raise make_parse_error(text, 0, expected)
     for index, digit in enumerate(op_digits):
-        if digit not in _DIGITS:
+        if digit not in _OPS_BY_DIGIT:
             position = len(matrix_digits) + 1 + index
             raise make_parse_error(text, position, "a digit from 0 to 4")
     rows = []
     for start in range(0, len(matrix_digits), vertex_count):
         rows.append(tuple(map(int, matrix_digits[start : start + vertex_count])))
-    spec = CellSpec(tuple(rows), tuple(_DIGITS[digit] for digit in op_digits))
+    spec = CellSpec(tuple(rows), tuple(_OPS_BY_DIGIT[digit] for digit in op_digits))
     _check_spec(text, spec)
     return spec
 
@@ -175,8 +182,8 @@ def _list_genes(spec: CellSpec, numbers: Sequence[int] = ()) -> Genes:
         for target in spec.targets(source):
             edges.add((vertex_numbers[source], vertex_numbers[target]))
     genes: list[tuple[str, Choice]] = []
-    for pair in _PAIRS:
-        genes.append((_name_edge(*pair), int(pair in edges)))
+    for edge in _POSSIBLE_EDGES:
+        genes.append((_name_edge(*edge), int(edge in edges)))
     for number, op in zip(inner_numbers, inner_ops, strict=True):
         genes.append((f"op{number}", op))
     return tuple(genes)
@@ -185,7 +192,7 @@ def _list_genes(spec: CellSpec, numbers: Sequence[int] = ()) -> Genes:
 def _make_pruned_spec(genes: Genes) -> CellSpec:
     """Return the pruned cell of these genes."""
     values = dict(genes)
-    edges = [pair for pair in _PAIRS if values[_name_edge(*pair)]]
+    edges = [edge for edge in _POSSIBLE_EDGES if values[_name_edge(*edge)]]
     # A vertex without an operation is pruned below, so its operation does not matter.
     ops = [str(values.get(f"op{vertex}", OPS[0])) for vertex in _INNER_VERTICES]
     return prune_spec(make_spec(edges, ops))
@@ -233,11 +240,11 @@ def _mutate_arch(space: Space, arch: Arch, rng: np.random.Generator) -> Arch:
     numbers = sorted(1 + int(number) for number in sampled_numbers)
     values = dict(_list_genes(spec, numbers))
     edges = []
-    for pair in _PAIRS:
-        has_edge = bool(values[_name_edge(*pair)])
+    for edge in _POSSIBLE_EDGES:
+        has_edge = bool(values[_name_edge(*edge)])
         is_flipped = rng.random() < 1 / MAX_VERTICES
         if has_edge != is_flipped:
-            edges.append(pair)
+            edges.append(edge)
     ops = []
     for vertex in _INNER_VERTICES:
         # The random operation is drawn for used vertices too, which keeps the random sequence.
@@ -254,7 +261,7 @@ def _mutate_operation(op: str, rng: np.random.Generator) -> str:
     if rng.random() >= 1 / (MAX_VERTICES - 2):
         return op
     others = [other for other in OPS if other != op]
-    return others[int(rng.integers(len(others)))]
+    return pick_uniformly(others, rng)
 
 
 # ----------------------------------------------------------------------------------- the space
@@ -293,7 +300,7 @@ def nasbench101(
     choose: Choose, task: Task, channels: Count = 128, stacks: Count = 3, cells: Count = 3
 ) -> NetworkBuilder:
     """Cells of up to seven vertices and nine edges, three operations; 423,624 architectures."""
-    edges = [pair for pair in _PAIRS if choose(_name_edge(*pair), (0, 1))]
+    edges = [edge for edge in _POSSIBLE_EDGES if choose(_name_edge(*edge), (0, 1))]
     # Operations are chosen after the edges, and only for the vertices that remain.
     full_spec = make_spec(edges, [""] * len(_INNER_VERTICES))
     used_vertices = find_used_vertices(full_spec.matrix)

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import combinations
 
 from untrained.drawings.diagrams import CellGraph
-from untrained.errors import UsageError
+from untrained.errors import UsageError, unknown_name_error
 from untrained.options import Count
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.space import (
@@ -153,8 +153,10 @@ class Nasbench1Shot1Notation:
 
 def _remove_idle_vertex(spec: CellSpec, output: int) -> CellSpec:
     """Remove the unused vertex before the output that cells of spaces 1 and 2 have in tables."""
-    has_room = len(spec.ops) == output + 2 == MAX_VERTICES
-    if not has_room or spec.sources(output) or spec.targets(output):
+    if output + 2 != MAX_VERTICES or len(spec.ops) != MAX_VERTICES:
+        return spec
+    is_idle = not spec.sources(output) and not spec.targets(output)
+    if not is_idle:
         return spec
     return select_vertices(spec, [vertex for vertex in range(MAX_VERTICES) if vertex != output])
 
@@ -176,11 +178,15 @@ def get_spec(arch: Arch) -> CellSpec:
 def _choose_network(
     choose: Choose, task: Task, parent_counts: ParentCounts, *, members: str, **network_options: int
 ) -> NetworkBuilder:
-    if members not in _MEMBERS:
-        raise UsageError(f"members must be one of {', '.join(_MEMBERS)}, not {members!r}")
+    _require_known_members(members)
     genes = _choose_genes(choose, parent_counts, members)
     spec = prune_spec(_make_full_spec(genes, parent_counts))
     return partial(NASBench101, spec, task, **network_options)
+
+
+def _require_known_members(members: str) -> None:
+    if members not in _MEMBERS:
+        raise unknown_name_error("value of the option members", members, _MEMBERS)
 
 
 def _draw_arch(arch: Arch) -> CellGraph:
@@ -200,6 +206,7 @@ def _make_space_decorator(
     sizes = {"listed": listed, "tight": tight, "loose": loose}
 
     def compute_size(members: str = "listed", **_: int) -> int:
+        _require_known_members(members)
         return sizes[members]
 
     def build_supernet(

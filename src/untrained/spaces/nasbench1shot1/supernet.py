@@ -28,6 +28,7 @@ from untrained.spaces.nasbench101.graph import (
     CellSpec,
     compute_channels,
     find_used_vertices,
+    list_possible_edges,
     make_spec,
     prune_spec,
 )
@@ -123,7 +124,7 @@ class _MixedCell101(nn.Module):
         self._parent_choices = tuple(parent_options.items())
         self.mixture = mixture
         self.last = len(parent_options)
-        all_edges = [(i, j) for j in range(self.last + 1) for i in range(j)]
+        all_edges = list_possible_edges(self.last + 1)
         # Widths do not depend on the operations.
         full_spec = make_spec(all_edges, OPS[:1] * (self.last - 1))
         self.widths = compute_channels(full_spec, cin, cout)

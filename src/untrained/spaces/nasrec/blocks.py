@@ -173,7 +173,10 @@ class NasrecNotation:
 
     # JSON values have no static type.
     def _read_json_block(self, micro: dict[str, Any], macro: dict[str, Any]) -> BlockSpec:
-        dense_op, sparse_op = (self.ops[node] for node in sorted(micro["active_nodes"]))
+        # The dense operators have the lower numbers.
+        dense_node, sparse_node = sorted(micro["active_nodes"])
+        dense_op = self.ops[dense_node]
+        sparse_op = self.ops[sparse_node]
         dense_pair = (macro["dense_left_idx"][0], macro["dense_right_idx"][0])
         dense_from: tuple[int, ...]
         if dense_op in PAIRED_OPERATORS:

@@ -22,7 +22,12 @@ from torch.func import functional_call
 
 from untrained.errors import UsageError
 from untrained.spaces.core.supernet import ElasticSubnet
-from untrained.spaces.nasrec.blocks import PAIRED_OPERATORS, BlockSpecs, make_block_specs
+from untrained.spaces.nasrec.blocks import (
+    PAIRED_OPERATORS,
+    BlockSpec,
+    BlockSpecs,
+    make_block_specs,
+)
 from untrained.spaces.nasrec.network import (
     NasrecBlock,
     NasrecNetwork,
@@ -44,6 +49,7 @@ MAX_DENSE_DIM = 1024
 MAX_SPARSE_DIM = 64
 # Tokens of the largest sparse output: those of its operator, and those cut from the dense output.
 _MAX_TOKENS = MAX_SPARSE_DIM + INTERACT_TOKENS
+_OPERATORS = DENSE_OPERATORS | SPARSE_OPERATORS
 
 
 class NasrecSupernet(nn.Module):
@@ -71,8 +77,11 @@ class NasrecSupernet(nn.Module):
         paired_size = self._make_size((self._compute_paired_width(dense_widths),), token_count)
         operators = {}
         for op in self.ops:
-            size = paired_size if op in PAIRED_OPERATORS else joined_size
-            operators[op] = (DENSE_OPERATORS | SPARSE_OPERATORS)[op](size)
+            size = joined_size
+            if op in PAIRED_OPERATORS:
+                size = paired_size
+            operator_type = _OPERATORS[op]
+            operators[op] = operator_type(size)
         fm = FactorizationMachine(joined_size)
         interact = build_projection(MAX_DENSE_DIM, INTERACT_TOKENS * self.embed, elastic=True)
         return NasrecBlock(operators, fm, interact)
@@ -145,20 +154,26 @@ class NasrecSupernet(nn.Module):
                 tokens_read += token_columns[source]
             columns[f"blocks.{index}.reads_dense"] = dense_read
             columns[f"blocks.{index}.reads_tokens"] = tokens_read
-            output_tokens = list(range(spec.sparse_dim))
-            if spec.interact:
-                output_tokens += range(MAX_SPARSE_DIM, MAX_SPARSE_DIM + INTERACT_TOKENS)
             dense_start = self.stem.dense_width + MAX_DENSE_DIM * index
             dense_columns.append([dense_start + column for column in range(spec.dense_dim)])
             token_start = len(self.task.vocabularies) + _MAX_TOKENS * index
-            token_columns.append([token_start + token for token in output_tokens])
+            token_columns.append([token_start + token for token in _list_output_tokens(spec)])
         # The head reads the dense output of the last block and all entries of its tokens.
-        head_columns = list(range(spec.dense_dim))
-        for token in output_tokens:
+        last_spec = specs[-1]
+        head_columns = list(range(last_spec.dense_dim))
+        for token in _list_output_tokens(last_spec):
             start = MAX_DENSE_DIM + token * self.embed
             head_columns += range(start, start + self.embed)
         columns["head"] = head_columns
         return columns
+
+
+def _list_output_tokens(spec: BlockSpec) -> list[int]:
+    """Return the tokens of the largest sparse output that a block computes."""
+    tokens = list(range(spec.sparse_dim))
+    if spec.interact:
+        tokens += range(MAX_SPARSE_DIM, MAX_SPARSE_DIM + INTERACT_TOKENS)
+    return tokens
 
 
 def _find_reader(parameter_name: str) -> str:

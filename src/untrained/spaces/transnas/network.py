@@ -149,7 +149,8 @@ class _NewZeros(nn.Module):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        height, width = ((size - 1) // self.stride + 1 for size in x.shape[2:])
+        height = (x.shape[2] - 1) // self.stride + 1
+        width = (x.shape[3] - 1) // self.stride + 1
         return x.new_zeros(len(x), self.cout, height, width)
 
 

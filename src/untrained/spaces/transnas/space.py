@@ -3,10 +3,11 @@
     transnas_micro   64-41414-3_33_333   five fixed modules; cells of six edges: 4,096
     transnas_macro   64-41414-basic      residual blocks; four to six modules: 3,256
 
-A string is base channels, modules, cell. A module is a digit: 1 plain, 2 doubles the channels, 3
-halves the resolution, 4 does both. Between one and three modules double the channels and between
-one and four halve the resolution. A cell lists the edges into its nodes 1, 2, 3: 0 none, 1 skip,
-2 conv 1x1, 3 conv 3x3. (NASLib uses another numbering in these strings; we do not.)
+A string consists of the base channels, the modules and the cell. Each module is a digit: 1 changes
+nothing, 2 doubles the channels, 3 halves the resolution, 4 does both. Between one and three modules
+double the channels and between one and four halve the resolution. A cell has one digit per edge, in
+groups for its nodes 1, 2 and 3: 0 none, 1 skip, 2 conv 1x1, 3 conv 3x3. (NASLib numbers the
+operations of these strings differently.)
 
 The option `head` selects the task of the benchmark, as in `transnas_micro(head=jigsaw)`. A network
 has the input size and the classes of the task that it is built for, by default those of the

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
 from itertools import product
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from untrained.errors import unknown_name_error
-from untrained.spaces.core.choices import InvalidArch
+from untrained.spaces.core.choices import InvalidArch, pick_uniformly
 from untrained.spaces.core.space import NetworkFunction, Space
 from untrained.spaces.zennas.network import ZenBlock, ZenConfig
 from untrained.spaces.zennas.structure import (
@@ -30,8 +30,6 @@ from untrained.spaces.zennas.structure import (
     make_blocks,
 )
 from untrained.types import Arch
-
-_T = TypeVar("_T")
 
 # The width of a candidate is that of the block times one of these.
 WIDTH_SCALES = (2.5, 2, 1.5, 1.25, 1, 1 / 1.25, 1 / 1.5, 1 / 2, 1 / 2.5)
@@ -78,7 +76,10 @@ class StructureMutation:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        return tuple(kind for family in self.families for kind in family)
+        kinds: list[str] = []
+        for family in self.families:
+            kinds.extend(family)
+        return tuple(kinds)
 
     def list_candidates(self, block: ZenBlock, variant: str = "default") -> list[ZenBlock]:
         """Return all candidates for a block; a candidate may occur several times."""
@@ -146,10 +147,10 @@ class StructureMutation:
         while True:
             candidate = replace(
                 block,
-                kind=_pick(values.kinds, rng),
-                cout=_pick(values.widths, rng),
-                inner=_pick(values.inner_widths, rng),
-                layers=_pick(values.layer_counts, rng),
+                kind=pick_uniformly(values.kinds, rng),
+                cout=pick_uniformly(values.widths, rng),
+                inner=pick_uniformly(values.inner_widths, rng),
+                layers=pick_uniformly(values.layer_counts, rng),
             )
             if candidate != block or variant == "published":
                 return candidate
@@ -185,10 +186,6 @@ class StructureMutation:
             scaled = min(self.max_width, max(WIDTHS[0], scale * width))
             widths.add(round(scaled / 8) * 8)
         return sorted(widths)
-
-
-def _pick(options: Sequence[_T], rng: np.random.Generator) -> _T:
-    return options[int(rng.integers(len(options)))]
 
 
 def link_widths(blocks: Sequence[ZenBlock]) -> list[ZenBlock]:
