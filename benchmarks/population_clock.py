@@ -24,7 +24,7 @@ from untrained.types import Arch, Task
 _TIMED = {
     "record": "record_tape",
     "run": "run_tapes",
-    "conditions": "compute_inverse_conditions",
+    "conditions": "compute_slice_conditions",
 }
 
 

@@ -360,7 +360,10 @@ def test_moving_weights_make_the_fisher_rao_norm_see_layers_before_a_batch_norm(
     """With fixed weights their products with the gradients are 0."""
     batch = make_random_batch(samples=16)
     probe = Probe(make_network_with_norm(), batch)
-    for parts, sees_layer in ((probe.parts(4), False), (probe.moving_parts(4, 0.1), True)):
+    for parts, sees_layer in (
+        (probe.parts(4), False),
+        (probe.parts_with_gradient_steps(4, 0.1), True),
+    ):
         theta = parts[-1].weights["0.weight"]
         products = [float((theta * part.gradients["0.weight"]).sum()) for part in parts]
         # The epsilon of the norm leaves a small rest.

@@ -14,7 +14,7 @@ from untrained.probe import Probe
 from untrained.probe.batched.plan import (
     MeasurementPlan,
     ViewPlan,
-    compute_inverse_conditions,
+    compute_slice_conditions,
     copy_to_cpu,
 )
 from untrained.probe.batched.scheduler import RunStatistics, StackSlice, TapeResult, gather_stack
@@ -78,7 +78,9 @@ def assert_agreement(models: list[nn.Module], data: Batch) -> RunStatistics:
         together = probe.inverse_conditions(probe.features)
         single = alone.inverse_conditions(alone.features)
         torch.testing.assert_close(together, single, rtol=1e-3, atol=1e-5)
-        for together_row, row in zip(probe._motions[shape], alone.circle_jet(shape), strict=True):
+        for together_row, row in zip(
+            probe._motions[shape], alone.circle_motion(shape), strict=True
+        ):
             assert_near(together_row, row)
     return statistics
 
@@ -280,7 +282,7 @@ def test_a_plan_lists_what_was_measured_of_the_first_samples():
     probe = Probe(Assorted(), make_batch(4, 3, 8, 8))
     first = probe.first(2)
     first.inverse_conditions([f for f in first.features if f.leaf_calls][:2])
-    first.circle_jet((3, 8, 8))
+    first.circle_motion((3, 8, 8))
     assert MeasurementPlan.from_probe(probe) == MeasurementPlan(
         (ViewPlan(2, True, "leaves", ((3, 8, 8),)),)
     )
@@ -327,7 +329,7 @@ def test_condition_numbers_do_not_depend_on_the_place_in_a_stack():
         first = piece.stack[piece.position, 0]
         sigma = torch.linalg.svdvals(first.reshape(len(first), -1).double())
         expected.append(float(sigma[-1] / sigma[0]))
-    assert compute_inverse_conditions(pieces) == pytest.approx(expected, rel=1e-7)
+    assert compute_slice_conditions(pieces) == pytest.approx(expected, rel=1e-7)
 
 
 def test_copies_on_the_cpu_are_in_order_also_for_different_shapes():

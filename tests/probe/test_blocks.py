@@ -204,7 +204,7 @@ def test_gradients_through_blocks_equal_those_of_autograd(case):
     data = make_batch(*shape)
     blocks, features = run_blocks(model, data)
     measured = measure_random_signs(model, data)
-    for k, (block, pair) in enumerate(zip(blocks, measured.passes, strict=True), start=1):
+    for k, (block, pair) in enumerate(zip(blocks, measured.gradient_pairs, strict=True), start=1):
         x = features[k - 1].clone().requires_grad_()
         g_out = draw_signs(features[k], k)
         (g_in,) = torch.autograd.grad(block(x * 1), x, g_out)
@@ -234,7 +234,7 @@ def test_a_remaining_border_is_cut_off():
     """Stride 2 without padding turns 7x7 into 3x3: the last row and column of the gradient are left out."""
     model = randomise(nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.Tanh(), nn.Conv2d(4, 4, 1)))
     data = make_batch(*IMAGES)
-    first = measure_random_signs(model, data).passes[0]
+    first = measure_random_signs(model, data).gradient_pairs[0]
     x = data.inputs.clone().requires_grad_()
     out = model[0](x)
     (g_in,) = torch.autograd.grad(out, x, draw_signs(out, 1))
@@ -250,7 +250,7 @@ def test_a_block_without_a_path_from_its_input_has_no_gradient():
                 *(nn.Sequential(block) for block in (nn.Linear(6, 6), middle, nn.Linear(6, 6)))
             )
         )
-        first, second, third = measure_random_signs(model, make_batch(*FLAT)).passes
+        first, second, third = measure_random_signs(model, make_batch(*FLAT)).gradient_pairs
         assert first is not None
         assert third is not None
         assert not second[0].any() if alive else second is None
@@ -263,7 +263,7 @@ def test_a_constant_block_has_no_gradient():
             *(nn.Sequential(block) for block in (nn.Linear(6, 6), constant, nn.Linear(6, 6)))
         )
     )
-    first, second, third = measure_random_signs(model, make_batch(*FLAT)).passes
+    first, second, third = measure_random_signs(model, make_batch(*FLAT)).gradient_pairs
     assert first is not None
     assert second is None
     assert third is None
@@ -281,7 +281,7 @@ def test_pooled_features_are_not_part_of_the_trunk():
     """The trunk of a plain CNN has the two convolutions, not the classifier."""
     measured = measure_random_signs(randomise(make_plain()), make_batch(*IMAGES))
     assert [f.shape for f in measured.features] == [(4, 3, 7, 7), (4, 4, 5, 5), (4, 4, 3, 3)]
-    assert len(measured.passes) == 2
+    assert len(measured.gradient_pairs) == 2
 
 
 def test_a_network_without_blocks_is_unsupported():
@@ -292,7 +292,9 @@ def test_a_network_without_blocks_is_unsupported():
 def test_random_signs_of_a_probe_come_from_its_seed():
     model = randomise(make_mlp())
     data = make_batch(*FLAT)
-    first, again, other = (Probe(model, data, seed=seed).blocks.passes for seed in (0, 0, 1))
+    first, again, other = (
+        Probe(model, data, seed=seed).blocks.gradient_pairs for seed in (0, 0, 1)
+    )
     for (a_in, a_out), (b_in, b_out), (_, c_out) in zip(first, again, other, strict=True):
         assert set(a_out.unique().tolist()) == {-1.0, 1.0}
         assert torch.equal(a_in, b_in)
@@ -447,7 +449,7 @@ def test_the_gates_of_squeeze_and_excitation_are_not_part_of_the_trunk():
         (4, 4, 3, 3),
     ]
     # The gradient of the last block passes the gate too.
-    first, second = measured.passes
+    first, second = measured.gradient_pairs
     assert first is not None
     assert second is not None
 

@@ -396,7 +396,7 @@ def test_logits_are_read_from_the_output_of_a_model(wrap):
     assert probe.loss == pytest.approx(
         float(F.cross_entropy(logits, batch.targets).detach()), rel=1e-6
     )
-    _, velocity, _ = probe.circle_jet((4,))
+    _, velocity, _ = probe.circle_motion((4,))
     torch.testing.assert_close(velocity, (model.layer.weight @ probe.plane((4,))[1][0]).detach())
 
 
@@ -425,7 +425,7 @@ def test_measurements_are_taken_once():
             probe.outputs,
             probe.inverse_conditions(probe.features),
             probe.macs,
-            probe.circle_jet((4,)),
+            probe.circle_motion((4,)),
         )
     assert model.runs == 3  # one for features and outputs, one for the count, one for the jet
 

@@ -22,7 +22,7 @@ from untrained.types import Batch
 FIRST: dict[str, Callable[[Probe], object]] = {
     "loss": lambda p: (p.loss, p.gradients, p.channels),
     "jacobian": lambda p: p.jacobian,
-    "blocks": lambda p: (p.blocks.features, p.blocks.passes),
+    "blocks": lambda p: (p.blocks.features, p.blocks.gradient_pairs),
     "cross": lambda p: p.kernel("label").gram(),
     "fixed": lambda p: p.kernel("sum", "all", "fixed").gram(),
     "exact": lambda p: p.kernel("sum", "all", "exact").gram(),

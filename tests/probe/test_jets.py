@@ -354,5 +354,5 @@ def test_a_network_with_an_unknown_function_is_measured_by_reverse_mode():
     probe = Probe(Bessel(), Batch(x, torch.zeros(1)))
     u1, u2 = probe.plane((3, 2, 2))
     theirs = compute_by_reverse_mode(lambda x: Bessel()(x), torch.stack([u1, u2, -u1]))
-    for ours, expected in zip(probe.circle_jet((3, 2, 2)), theirs, strict=True):
+    for ours, expected in zip(probe.circle_motion((3, 2, 2)), theirs, strict=True):
         torch.testing.assert_close(ours, expected.flatten(), rtol=1e-9, atol=1e-12)

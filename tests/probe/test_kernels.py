@@ -262,6 +262,22 @@ def test_a_kernel_is_computed_once():
     assert len(calls) == before == 2  # the batch once for all readings, and a few samples
 
 
+def test_the_devices_whose_random_state_is_kept_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without such a list, torch warns on a machine with several GPUs."""
+    requested: list[Any] = []
+    fork_rng = torch.random.fork_rng
+
+    def record_devices(devices: Any = None, *args: Any, **kwargs: Any) -> Any:
+        requested.append(devices)
+        return fork_rng(devices, *args, **kwargs)
+
+    monkeypatch.setattr(torch.random, "fork_rng", record_devices)
+    probe = Probe(nn.Linear(3, 2), Batch(torch.randn(4, 3), torch.tensor([0, 1, 0, 1])))
+    probe.kernel("label")
+    assert requested
+    assert None not in requested
+
+
 def test_the_naive_loop_computes_the_jacobian():
     """Compare the naive loop with a formula: for the outputs tanh(W x), g_i = (1 - tanh^2) x_i^T."""
     W = torch.randn(2, 3, dtype=torch.float64)

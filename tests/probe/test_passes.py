@@ -233,7 +233,7 @@ def test_integer_inputs_have_no_derivative():
         lambda: probe.jacobian,
         lambda: probe.blocks,
         probe.flow,
-        lambda: probe.circle_jet((2,)),
+        lambda: probe.circle_motion((2,)),
     ):
         with pytest.raises(Unscorable, match=r"unsupported: .* real-valued inputs"):
             measure()

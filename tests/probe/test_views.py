@@ -82,14 +82,14 @@ MEASURES: dict[
     "loss": (lambda p: (p.loss, p.gradients, p.channels), 1),
     "hessian": (lambda p: p.hessian_weights, 1),
     "jacobian": (lambda p: p.jacobian, 1),
-    "blocks": (lambda p: (p.blocks.features, p.blocks.passes), 1),
+    "blocks": (lambda p: (p.blocks.features, p.blocks.gradient_pairs), 1),
     "exact kernel": (
         lambda p: (p.kernel("loss", "all", "exact"), p.kernel("loss", "all", "exact")),
         1,
     ),
     "size": (lambda p: (p.macs, p.params, p.weights), 1),
     "flow": (lambda p: (p.flow(), p.flow(True)), 2),
-    "jet": (lambda p: (p.circle_jet((3, 7, 7)), p.circle_jet((3, 7, 7))), 1),
+    "jet": (lambda p: (p.circle_motion((3, 7, 7)), p.circle_motion((3, 7, 7))), 1),
 }
 
 
@@ -193,7 +193,7 @@ def test_a_jet_along_a_circle_proves_connection():
     model = randomise(Net(lambda net, x: net.a(x), a=nn.Linear(6, 3)))
     sample_counts = count_forward_samples(model)
     probe = Probe(model, make_batch(1, 6))
-    probe.circle_jet((6,))
+    probe.circle_motion((6,))
     probe.require_connected()
     assert len(sample_counts) == 1
 

@@ -18,7 +18,7 @@ from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import BenchmarkTask, Sample, Scores, measure_sample
 from untrained.papers.table_lines import make_correlation_line, make_points, make_seeds_line
 from untrained.probe import Probe
-from untrained.proxies.meco import count_features
+from untrained.proxies.meco import list_counted_features
 from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.spaces import load_space
 
@@ -205,7 +205,7 @@ def figure_3(config: ExperimentConfig) -> Findings:
     for index, accuracy in enumerate(sample.truth.values):
         probe = make_probe(config, sample, index)
         features = []
-        for feature, _ in count_features(probe, "default"):
+        for feature, _ in list_counted_features(probe, "default"):
             # A feature map with a single position has no condition number.
             if feature.matrix().shape[1] > 1:
                 features.append(feature)

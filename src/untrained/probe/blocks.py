@@ -31,13 +31,13 @@ class Blocks:
 
     Attributes:
         features: The input of the first block and the output of every block, (samples, ...).
-        passes: For each block (g_in, g_out): a random gradient of +-1 at its output, and the
-            gradient at its input that follows from it, both as (positions, channels). None if the
-            output of the block does not depend on its input.
+        gradient_pairs: For each block (g_in, g_out): a random gradient of +-1 at its output, and
+            the gradient at its input that follows from it, both as (positions, channels). None if
+            the output of the block does not depend on its input.
     """
 
     features: tuple[Tensor, ...]
-    passes: tuple[tuple[Tensor, Tensor] | None, ...]
+    gradient_pairs: tuple[tuple[Tensor, Tensor] | None, ...]
 
     @cached_property
     def spectra(self) -> tuple[Tensor, ...]:
@@ -55,9 +55,16 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     while level:
         stacks = [module for module in level if _is_stack_of_blocks(module)]
         if stacks:
-            return [block for stack in stacks for block in stack.children()]
-        level = [child for module in level for child in module.children()]
+            return _list_children(stacks)
+        level = _list_children(level)
     return [module for module in model.modules() if isinstance(module, LAYERS)]
+
+
+def _list_children(modules: Sequence[nn.Module]) -> list[nn.Module]:
+    children: list[nn.Module] = []
+    for module in modules:
+        children.extend(module.children())
+    return children
 
 
 def _is_stack_of_blocks(module: nn.Module) -> bool:
@@ -67,15 +74,19 @@ def _is_stack_of_blocks(module: nn.Module) -> bool:
     if len(members) < 2:
         return False
     # A stack of single layers is itself a block.
-    return all(any(True for _ in member.children()) for member in members)
+    return all(list(member.children()) for member in members)
 
 
-def contain_convolutions_of_series(blocks: Sequence[nn.Module]) -> bool:
-    """Return whether blocks work on series, so that three axes are (samples, channels, length).
+def contain_conv1d(blocks: Sequence[nn.Module]) -> bool:
+    """Return whether a block contains a one-dimensional convolution.
 
-    Otherwise they are tokens, (samples, positions, channels).
+    Features with three axes are then series, (samples, channels, length). Otherwise they are
+    tokens, (samples, positions, channels).
     """
-    return any(isinstance(module, nn.Conv1d) for block in blocks for module in block.modules())
+    for block in blocks:
+        if any(isinstance(module, nn.Conv1d) for module in block.modules()):
+            return True
+    return False
 
 
 def measure_blocks(
@@ -98,16 +109,20 @@ def measure_blocks(
     if len(features) < 2:
         raise Unscorable("unsupported", "the network has no block")
     # Features of the trunk have the same number of axes.
-    as_columns = are_series and features[0].ndim == 3
-    passes = []
+    add_column_axis = are_series and features[0].ndim == 3
+    gradient_pairs = []
     for k in range(len(features) - 1, 0, -1):
         g_out = draw_signs(features[k], k)
-        passes.append(_propagate_gradient(features[k - 1], features[k], g_out, as_columns))
-    passes.reverse()
+        pair = _propagate_gradient(features[k - 1], features[k], g_out, add_column_axis)
+        gradient_pairs.append(pair)
+    gradient_pairs.reverse()
     measured_features = []
     for feature in features:
-        measured_features.append(_add_column_axis(feature.detach(), as_columns))
-    return Blocks(tuple(measured_features), tuple(passes))
+        measured_feature = feature.detach()
+        if add_column_axis:
+            measured_feature = measured_feature[..., None]
+        measured_features.append(measured_feature)
+    return Blocks(tuple(measured_features), tuple(gradient_pairs))
 
 
 def _remove_gates(features: Sequence[Tensor]) -> list[Tensor]:
@@ -142,7 +157,7 @@ def record_trunk(
     """
 
     def record(tensor: Tensor | None, container: Any) -> Tensor | None:
-        """Record a tensor, and copy it if the network shall continue with a copy.
+        """Record a tensor, and copy it if the network is to continue with a copy.
 
         Args:
             tensor: The first tensor of the input or output of a block.
@@ -184,22 +199,26 @@ def _propagate_gradient(
     before: Tensor,
     after: Tensor,
     g_out: Tensor,
-    as_columns: bool,
+    add_column_axis: bool,
 ) -> tuple[Tensor, Tensor] | None:
+    """Return an entry of `Blocks.gradient_pairs`.
+
+    Args:
+        before: The input of the block.
+        after: The output of the block.
+        g_out: The gradient at the output.
+        add_column_axis: Whether to treat series (samples, channels, length) as maps of one column.
+    """
     if not (before.requires_grad and after.requires_grad):
         return None
     (g_in,) = torch.autograd.grad(after, before, g_out, retain_graph=True, allow_unused=True)
     if g_in is None:
         return None
-    g_in = _add_column_axis(g_in, as_columns)
-    g_out = _add_column_axis(g_out, as_columns)
+    if add_column_axis:
+        g_in = g_in[..., None]
+        g_out = g_out[..., None]
     g_in = _match_resolution(g_in, g_out)
     return flatten_positions(g_in), flatten_positions(g_out)
-
-
-def _add_column_axis(series: Tensor, as_columns: bool) -> Tensor:
-    """Return a series (samples, channels, length) as a map of one column, if it is one."""
-    return series[..., None] if as_columns else series
 
 
 def _match_resolution(g_in: Tensor, g_out: Tensor) -> Tensor:

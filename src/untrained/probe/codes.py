@@ -89,11 +89,11 @@ class SignRecorder(TorchFunctionMode):
         """Record functions through this mode and modules through torch's global hook."""
         relu_modules = {m for m in model.modules() if "ReLU" in type(m).__name__}
 
-        def note_input(module: nn.Module, inputs: Args) -> None:
+        def record_relu_input(module: nn.Module, inputs: Args) -> None:
             if module in relu_modules and inputs:
                 self._relu_inputs.append(inputs[0])
 
-        handle = register_module_forward_pre_hook(note_input)
+        handle = register_module_forward_pre_hook(record_relu_input)
         try:
             with self:
                 yield
@@ -122,7 +122,7 @@ class SignRecorder(TorchFunctionMode):
             return func(*args, **kwargs)
         input = args[0] if args else kwargs["input"]
         relu_module_count = sum(relu_input is input for relu_input in self._relu_inputs)
-        # Modules that were entered before this call do not enclose a later one.
+        # Inputs of modules that were called earlier are not compared with those of later functions.
         self._relu_inputs.clear()
         if not self._has_samples(input):
             return func(*args, **kwargs)

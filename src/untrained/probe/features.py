@@ -98,7 +98,7 @@ class FeatureCapture:
         return self._relu_outputs.setdefault(key, (source, output))[1]
 
     def _collect(self, name: str, is_leaf: bool, output: object) -> None:
-        tensor = output if isinstance(output, Tensor) else find_first_tensor(output)
+        tensor = find_first_tensor(output)
         if tensor is None:
             return
         # Reading `_version` passes through the function mode, which is slow.
@@ -109,7 +109,7 @@ class FeatureCapture:
             self._copies.setdefault((id(tensor), version), tensor.clone())
 
     def find_copy(self, tensor: Tensor) -> Tensor:
-        """Return the copy that stands for a tensor in the features, or else the tensor itself."""
+        """Return the tensor that the features contain for a tensor: its copy, if one was made."""
         if self._copies is None:
             return tensor
         return self._copies.get((id(tensor), tensor._version), tensor)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from untrained.errors import Unscorable
-from untrained.probe.graph import Graph, ParameterUse
+from untrained.probe.graph import GradientCallback, Graph, ParameterUse
 from untrained.probe.jets import Args, find_functions
 from untrained.probe.kernels import SampleAxisRecorder, count_uses
 from untrained.probe.sample_gradients import SAMPLE_RULES
@@ -113,15 +113,26 @@ def _differentiate_all_samples(
     columns = {name: column for column, name in enumerate(parameters)}
     rows = directions.new_zeros(*directions.shape[:2], len(columns))
     for row, direction in zip(rows, directions, strict=True):
-        # `row` is a default argument, because the variable changes in the next round of the loop.
-        def add_gradients(use: ParameterUse, grad: Tensor, row: Tensor = row) -> None:
-            for name, g in _compute_first_entry_gradients(use, grad, columns).items():
-                row[:, columns[name]] += g
-
         with torch.enable_grad():
             value = (outputs * direction).sum()
+        add_gradients = _make_gradient_adder(row, columns)
         graph.gradients(value, graph.start_edges, fixed=True, on_gradient=add_gradients)
     return rows
+
+
+def _make_gradient_adder(row: Tensor, columns: Mapping[str, int]) -> GradientCallback:
+    """Return a function that adds the gradients of first entries to a row of the result.
+
+    Args:
+        row: (samples, weights).
+        columns: The column of each parameter, by name.
+    """
+
+    def add_gradients(use: ParameterUse, grad: Tensor) -> None:
+        for name, g in _compute_first_entry_gradients(use, grad, columns).items():
+            row[:, columns[name]] += g
+
+    return add_gradients
 
 
 def _differentiate_sample_by_sample(

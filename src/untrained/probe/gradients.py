@@ -147,12 +147,12 @@ def differentiate_weight_products(
     targets: Tensor,
     loss: str,
 ) -> dict[str, Tensor]:
-    """Compute the gradient of P = W . dL/dW with respect to the weights W of layers: dL/dW + H W.
+    """Compute dL/dW + H W for the weights W of layers, where H is the Hessian of the loss.
 
-    H is the Hessian of the loss. For a layer a = W x, P is equal to a . dL/da, which is cheaper
-    because no gradient of a weight is computed. For a weight that is used in any other way, a
-    stands for W itself. P is not computed either: by the product rule, its gradient is the
-    vector-Jacobian product of dL/da with the vector a, plus that of a with the vector dL/da.
+    This is the gradient of P = W . dL/dW with respect to W. For a layer a = W x, P is equal to
+    a . dL/da, which is cheaper because no gradient of a weight is computed. For a weight that is
+    used in any other way, a = W. Of P itself only the gradient is computed. By the product rule it
+    is the vector-Jacobian product of dL/da with the vector a, plus that of a with the vector dL/da.
     """
     weights = {}
     for name, weight in find_layer_weights(model).items():
@@ -191,10 +191,9 @@ def _find_factors(
     graph: Graph,
     weights: Mapping[str, Tensor],
 ) -> Iterator[tuple[Tensor, GradientEdge]]:
-    """Yield the a of `differentiate_weight_products`, each with the autograd edge of its gradient.
+    """Yield every tensor a of `differentiate_weight_products` and the autograd edge of dL/da.
 
-    This is a = W x for every layer whose weight is used by layers alone, and a = W for every other
-    weight.
+    a = W x for every layer whose weight is used by layers alone, and a = W for every other weight.
     """
     weight_names = {use: _find_weight_name(use) for use, _ in graph.layer_edges}
     used_otherwise: set[str] = set()

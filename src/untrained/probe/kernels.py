@@ -8,8 +8,7 @@ layer is available, the per-sample gradients of the layer are computed from it a
 of the layer, added to K in float64, and released: they are never all in memory. A parameter that is
 used several times (tied weights) waits until its uses are summed.
 
-Batch norm couples the samples of a batch, so "the gradient of sample i" can mean three
-things:
+Batch norm couples the samples of a batch, so "the gradient of sample i" can mean three things:
 
     cross   one backward pass of the summed outputs; g_i is the part of the gradient that flows
             through the activations of sample i (HNAS's code). It also contains the influence of
@@ -129,7 +128,9 @@ class Kernel:
 
 
 def _add_to(sums: dict[str, Tensor], name: str, value: Tensor) -> None:
-    sums[name] = sums[name] + value if name in sums else value
+    if name in sums:
+        value = sums[name] + value
+    sums[name] = value
 
 
 def compute_kernel(
@@ -177,13 +178,18 @@ def _compute_sample_by_sample(
     kernel = Kernel(contents)
     tensors = list(parameters.values())
     for column in columns.mT:
+        # One row per sample, with one gradient per parameter.
         rows = [graph.gradients(scalar, tensors, fixed=fixed) for scalar in column]
-        if all(gradient is None for row in rows for gradient in row):
+        if not any(_contains_gradient(row) for row in rows):
             raise Unscorable("disconnected", "the output does not depend on any parameter")
         for name, theta, *gradients in zip(parameters, tensors, *rows, strict=True):
             g = torch.stack(fill_gradients(gradients, [theta] * len(gradients)))
             kernel.add(name, theta, g)
     return kernel
+
+
+def _contains_gradient(gradients: Sequence[Tensor | None]) -> bool:
+    return any(gradient is not None for gradient in gradients)
 
 
 class SampleAxisRecorder(ParameterTracker):
@@ -213,10 +219,14 @@ class SampleAxisRecorder(ParameterTracker):
         The axis of samples then changes its length, and an axis that merely has the length of the
         batch does not.
         """
-        count = 2 if len(inputs) != 2 else 3
+        count = 2
+        if len(inputs) == 2:
+            count = 3
         axes = cls(parameters, count)
         rows = torch.arange(count, device=inputs.device) % len(inputs)
-        with torch.enable_grad(), torch.random.fork_rng(), axes:
+        # Without a list of devices torch warns if there are several.
+        kept_state = torch.random.fork_rng(range(torch.cuda.device_count()))
+        with torch.enable_grad(), kept_state, axes:
             network(inputs[rows])
         return axes
 

@@ -64,7 +64,7 @@ def find_layer_parameters(model: nn.Module) -> set[str]:
     for prefix, module in model.named_modules():
         if isinstance(module, (*LAYERS, nn.MultiheadAttention)):
             for name, _ in module.named_parameters(recurse=False):
-                names.add(_join_names(prefix, name))
+                names.add(join_names(prefix, name))
     return names
 
 
@@ -82,7 +82,8 @@ def count_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def _join_names(prefix: str, name: str) -> str:
+def join_names(prefix: str, name: str) -> str:
+    """Return the full name of a parameter, given the name of its module; that of a model is ""."""
     return f"{prefix}.{name}".lstrip(".")
 
 
@@ -103,7 +104,7 @@ def substitute_tensors(
                 continue
             if id(tensor) not in replacements:
                 replacements[id(tensor)] = replace(tensor)
-            by_name[_join_names(prefix, name)] = replacements[id(tensor)]
+            by_name[join_names(prefix, name)] = replacements[id(tensor)]
     return by_name
 
 

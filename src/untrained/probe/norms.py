@@ -1,10 +1,11 @@
 """Batch norm on the statistics of the batch, with custom derivatives.
 
-    y = w n + b,   n = s (x - m),   m, 1/s^2 = mean, variance + eps of a channel over its N entries
+    y = w n + b,   n = s (x - m),   s = (v + eps)^(-1/2)
+    m, v: mean and biased variance of a channel over its N entries
 
 The graph of one forward pass can be differentiated in two ways: through m and s, or with m and s as
-constants. The second derivative of torch reads or writes the features about thirty times, this one
-a few times.
+constants. The second derivative is computed by hand, because that of torch reads or writes the
+features about thirty times, and this one only a few times.
 """
 
 from dataclasses import dataclass

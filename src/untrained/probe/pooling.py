@@ -33,7 +33,10 @@ class Window(NamedTuple):
 
     @property
     def mirrored(self) -> "Window":
-        """The window over the output that contains all windows with a given input pixel."""
+        """The window for the backward pass, which moves over the gradient of the output.
+
+        At every input pixel it covers the outputs of all windows that contain this pixel.
+        """
         rows = self.kernel[0] - 1 - self.padding[0]
         columns = self.kernel[1] - 1 - self.padding[1]
         return Window(self.kernel, (rows, columns))
@@ -81,7 +84,11 @@ class PaddedLayout(NamedTuple):
                 yield self.entries[offset : offset + self.length]
 
     def read(self, values: Tensor) -> Tensor:
-        """Return numbers, one per position of a window in the row, as images (a view)."""
+        """Return the results of all windows as images, without those that cross a border (a view).
+
+        Args:
+            values: One result per position in the row, (length,).
+        """
         _, channels, height, width = self.shape
         strides = (channels * height * width, height * width, width, 1)
         return values.as_strided(self.output_shape, strides)

@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from untrained.errors import Unscorable
 from untrained.probe.blocks import (
     Blocks,
-    contain_convolutions_of_series,
+    contain_conv1d,
     find_blocks,
     measure_blocks,
 )
@@ -57,7 +57,7 @@ from untrained.probe.passes import ForwardProbe, have_different_rows, read_logit
 from untrained.probe.responses import Response, measure_responses
 from untrained.types import Batch
 
-Outputs = Literal["label", "sum", "loss", "all"]
+KernelOutputs = Literal["label", "sum", "loss", "all"]  # see `Probe.kernel`
 # The Gram matrix is large, so it is computed only for the outputs whose kernel proxies read.
 _KERNEL_CONTENTS = {
     "label": KernelContents(),
@@ -121,7 +121,8 @@ class Probe(ForwardProbe):
         # would be a cycle, which keeps the memory until the next garbage collection.
         self._graphs: dict[tuple[int, int], Graph] = {}  # by (offset, length)
         self._views: dict[tuple[int, int], Probe] = {}  # by (start, stop)
-        self._moving_parts: dict[tuple[int, float], tuple[Probe, ...]] = {}  # by (count, step)
+        # By (count, step), what `parts_with_gradient_steps` returned.
+        self._parts_with_steps: dict[tuple[int, float], tuple[Probe, ...]] = {}
         self._get_whole: Callable[[], Probe | None] = lambda: None
         self._offset = 0
 
@@ -146,7 +147,7 @@ class Probe(ForwardProbe):
             raise Unscorable("unsupported", detail)
         return tuple(self._view_rows(k * size, (k + 1) * size) for k in range(count))
 
-    def moving_parts(self, count: int, step: float) -> tuple["Probe", ...]:
+    def parts_with_gradient_steps(self, count: int, step: float) -> tuple["Probe", ...]:
         """Split the batch as `parts` does, and take a gradient step after each part but the last.
 
         The first part measures the network itself. Every later part measures a copy of the network
@@ -162,13 +163,13 @@ class Probe(ForwardProbe):
                 the last is not finite, so that no step can be taken.
         """
         key = (count, step)
-        if key not in self._moving_parts:
-            fixed_parts = self.parts(count)
-            moving = [fixed_parts[0]]
-            for part in fixed_parts[1:]:
-                moving.append(moving[-1]._take_step(part, step))
-            self._moving_parts[key] = tuple(moving)
-        return self._moving_parts[key]
+        if key not in self._parts_with_steps:
+            first_part, *later_parts = self.parts(count)
+            probes = [first_part]
+            for part in later_parts:
+                probes.append(probes[-1]._take_step(part, step))
+            self._parts_with_steps[key] = tuple(probes)
+        return self._parts_with_steps[key]
 
     def _take_step(self, part: "Probe", step: float) -> "Probe":
         """Return a probe of this network after a gradient step, on the batch of `part`."""
@@ -397,12 +398,12 @@ class Probe(ForwardProbe):
             return signs.to(feature)
 
         with self.scoring_mode():
-            are_series = contain_convolutions_of_series(find_blocks(self.model))
+            are_series = contain_conv1d(find_blocks(self.model))
             return measure_blocks(self._get_graph().trunk, draw_signs, are_series)
 
     def kernel(
         self,
-        outputs: Outputs,
+        outputs: KernelOutputs,
         over: Literal["layers", "all"] = "layers",
         reading: Reading = "cross",
     ) -> Kernel:
@@ -488,18 +489,18 @@ class Probe(ForwardProbe):
         if not self.batch.inputs.is_floating_point():
             raise Unscorable("unsupported", f"{reason} real-valued inputs")
 
-    def _select_scalars(self, out: Tensor, outputs: Outputs) -> Tensor:
-        """Return (samples, 1), or (samples, outputs) for "all"."""
+    def _select_scalars(self, logits: Tensor, outputs: KernelOutputs) -> Tensor:
+        """Return the scalars to differentiate, (samples, 1), or (samples, outputs) for "all"."""
         if outputs == "loss":
-            losses = compute_sample_losses(self.loss_name, out, self.batch.targets)
+            losses = compute_sample_losses(self.loss_name, logits, self.batch.targets)
             return losses[:, None]
         if outputs == "label" and self.loss_name == "cross_entropy":
-            return out.gather(1, self.batch.targets[:, None])
+            return logits.gather(1, self.batch.targets[:, None])
         if outputs == "all":
-            return out.flatten(1)
-        return out.flatten(1).sum(1, keepdim=True)
+            return logits.flatten(1)
+        return logits.flatten(1).sum(1, keepdim=True)
 
-    def circle_jet(self, shape: tuple[int, ...], radius: float = 1.0) -> Motion:
+    def circle_motion(self, shape: tuple[int, ...], radius: float = 1.0) -> Motion:
         """Return value, velocity and acceleration of the output along a circle of inputs.
 
         The circle is R (u1 cos theta + u2 sin theta) with random orthonormal u1 and u2; the point

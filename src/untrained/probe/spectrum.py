@@ -25,6 +25,8 @@ import torch
 from torch import Tensor
 
 TOLERANCE = 1e-8
+# Eigenvalues of a float64 matrix below this share of the largest one are rounding errors.
+EIGENVALUE_TOLERANCE = 1e-12
 CHECK_INTERVAL = 4  # squarings between checks of the bound; each check synchronises a GPU
 
 
@@ -33,21 +35,21 @@ def compute_eigenvalue_ratios(G: Tensor) -> Tensor:
     # G = X X^T, so a single NaN in X also appears in the trace.
     trace = G.diagonal(dim1=-2, dim2=-1).sum(-1)
     finite = trace.isfinite()
-    # LAPACK fails for the whole stack if one matrix is not finite. Such matrices are replaced
-    # without a check whether there are any, because the check would synchronise a GPU.
+    # LAPACK fails for the whole stack if one matrix is not finite, so such matrices are replaced.
+    # There is no check whether there are any, because it would synchronise a GPU.
     G = torch.where(finite[:, None, None], G, 0)
-    ratio = (
-        compute_ratios_by_squaring(G)
-        if _is_squaring_faster(G)
-        else _compute_ratios_by_decomposition(G)
-    )
+    if _is_squaring_faster(G):
+        ratio = compute_ratios_by_squaring(G)
+    else:
+        ratio = _compute_ratios_by_decomposition(G)
     return torch.where(finite, ratio, torch.nan)
 
 
 def _is_squaring_faster(G: Tensor) -> bool:
-    """Squaring is faster on a GPU from 33 rows on.
+    """Return whether repeated squaring is faster than a decomposition.
 
-    On a CPU, LAPACK is faster for 16 to 256 rows (dev/LOG.md).
+    It is faster on a GPU from 33 rows on. On a CPU, LAPACK is faster for 16 to 256 rows
+    (dev/LOG.md).
     """
     return G.device.type == "cuda" and G.shape[-1] > 32
 
@@ -64,11 +66,12 @@ def compute_ratios_by_squaring(G: Tensor) -> Tensor:
     unit = torch.eye(G.shape[-1], dtype=G.dtype, device=G.device)
     factor, info = torch.linalg.cholesky_ex(G)
     singular = info > 0
-    is_singular = singular[:, None, None]
-    inverse = torch.cholesky_inverse(torch.where(is_singular, unit, factor))
-    log_product = compute_log_largest_eigenvalues(
-        torch.where(is_singular, unit, G)
-    ) + compute_log_largest_eigenvalues(inverse)
+    # Singular matrices are replaced by the identity, and their ratio by 0 at the end.
+    mask = singular[:, None, None]
+    inverse = torch.cholesky_inverse(torch.where(mask, unit, factor))
+    log_largest = compute_log_largest_eigenvalues(torch.where(mask, unit, G))
+    log_largest_of_inverse = compute_log_largest_eigenvalues(inverse)
+    log_product = log_largest + log_largest_of_inverse
     return torch.where(singular, 0, (-log_product).exp().clamp_max(1))
 
 

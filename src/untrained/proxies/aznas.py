@@ -19,7 +19,7 @@ from untrained.proxies import size  # noqa: F401 - flops is one of the views
 from untrained.proxies.base import aggregate, proxy, register_proxy
 
 PAPER = "AZ-NAS (Lee & Ham)"
-SMALL = 1e-8
+LOG_OFFSET = 1e-8  # keeps the logarithm of 0 finite, as in the authors' code
 TRUNK = "a trunk of blocks"
 # Since version 2, features of one-dimensional convolutions are read as series and not as tokens.
 VERSION = 2
@@ -34,9 +34,9 @@ def az_expressivity(probe: Probe) -> float:
         sum_k s_k,   s_k = - sum_c p_c ln p_c
         p: the normalised eigenvalues of the channel covariance of f_k
 
-    The code computes eigenvalues in float32, where those of a low-rank network may be negative.
-    Then the logarithm makes the score NaN, which becomes -infinity. Ours are computed in float64
-    and clamped at zero.
+    The authors' code computes the eigenvalues in float32. In a low-rank network, rounding makes
+    some of them negative; their logarithms are NaN, and the score becomes -infinity. We compute
+    them in float64 and clamp them at zero.
     """
     return sum(map(entropy, probe.blocks.spectra))
 
@@ -72,25 +72,28 @@ def az_trainability(probe: Probe) -> float:
 
     g_out is a tensor of random signs at the output of block k, g_in the gradient that it causes at
     the input of the block. A block that returns its input unchanged has sigma = 1 and would get the
-    best score. Here it is a failure; in the code its score is -infinity.
+    best score. Here it is a failure; in the authors' code its score is -infinity.
     """
-    passes = probe.blocks.passes
-    if any(pair is not None and _are_equal(*pair) for pair in passes):
-        detail = "a block returns its input unchanged: its Jacobian is the identity"
-        raise Unscorable("unsupported", detail)
+    pairs = probe.blocks.gradient_pairs
+    for pair in pairs:
+        if pair is not None and _are_equal(*pair):
+            detail = "a block returns its input unchanged: its Jacobian is the identity"
+            raise Unscorable("unsupported", detail)
     norms = []
-    for pair in passes:
+    for pair in pairs:
         # Without a path from input to output the Jacobian of a block is zero.
-        norms.append(0.0 if pair is None else _spectral_norm(*pair))
+        norm = 0.0
+        if pair is not None:
+            norm = _spectral_norm(*pair)
+        norms.append(norm)
     sigma = torch.tensor(norms, dtype=torch.float64)
     return float((2 - sigma - 1 / (sigma + 1e-6)).mean())
 
 
 def entropy(eigenvalues: Tensor) -> float:
     """s_k"""
-    # SMALL keeps the logarithm of a zero eigenvalue finite, as in the authors' code.
     p = eigenvalues / eigenvalues.sum()
-    return -float((p * (p + SMALL).log()).sum())
+    return -float((p * (p + LOG_OFFSET).log()).sum())
 
 
 def _are_equal(g_in: Tensor, g_out: Tensor) -> bool:

@@ -15,14 +15,15 @@ from untrained.probe import Probe
 from untrained.types import Batch
 
 # What each measurement needs besides the data. Measurements that are not listed need neither labels
-# nor gradients.
+# nor gradients. `blocks` is not listed, because its features need no gradients; a proxy that reads
+# its `gradient_pairs` without declaring gradients is not noticed.
 _NEEDS = {
     "loss": ("labels",),
     "gradients": ("labels", "gradients"),
     "channels": ("labels", "gradients"),
     "hessian_weights": ("labels", "gradients"),
     "responses": ("labels", "gradients"),
-    "moving_parts": ("labels", "gradients"),
+    "parts_with_gradient_steps": ("labels", "gradients"),
     "jacobian": ("gradients",),
     "fisher": ("gradients",),
     "flow": ("gradients",),
@@ -39,12 +40,12 @@ _NEEDS_OF_KERNEL = {
 class _DeclaredProbe:
     """Wraps a probe and refuses measurements that the proxy does not declare."""
 
-    def __init__(self, probe: Probe, proxy: str, needs: tuple[str, ...]) -> None:
+    def __init__(self, probe: Probe, proxy_name: str, needs: tuple[str, ...]) -> None:
         self._probe = probe
-        self._proxy = proxy
+        self._proxy_name = proxy_name
         self._needs = needs
 
-    # A measurement may have any type.
+    # Every measurement has a type of its own, hence `Any`.
     def __getattr__(self, name: str) -> Any:
         self._require(f"probe.{name}", _NEEDS.get(name, ()))
         return getattr(self._probe, name)
@@ -79,16 +80,19 @@ class _DeclaredProbe:
         return self._restrict(self._probe.with_gaussian_weights(generator))
 
     def _restrict(self, probe: Probe) -> Probe:
-        return restrict_probe(probe, self._proxy, self._needs)
+        return restrict_probe(probe, self._proxy_name, self._needs)
 
     def _require(self, measurement: str, needs: tuple[str, ...]) -> None:
         missing = [need for need in needs if need not in self._needs]
         if missing:
-            declared = ", ".join(f'"{need}"' for need in (*self._needs, *missing))
-            raise UsageError(
-                f"{self._proxy} reads {measurement}, which needs {' and '.join(missing)}; "
-                f"declare it: @ut.proxy(needs=({declared}), ...)"
-            )
+            raise self._make_error(measurement, missing)
+
+    def _make_error(self, measurement: str, missing: list[str]) -> UsageError:
+        declared = ", ".join(f'"{need}"' for need in (*self._needs, *missing))
+        return UsageError(
+            f"{self._proxy_name} reads {measurement}, which needs {' and '.join(missing)}; "
+            f"declare it: @ut.proxy(needs=({declared}), ...)"
+        )
 
 
 class _BatchWithoutLabels:
@@ -108,20 +112,19 @@ class _BatchWithoutLabels:
     @property
     def targets(self) -> Tensor:
         """Raise `UsageError`, because labels are not declared."""
-        self._declared._require("probe.batch.targets", ("labels",))
-        return self._declared._probe.batch.targets
+        raise self._declared._make_error("probe.batch.targets", ["labels"])
 
 
-def restrict_probe(probe: Probe, proxy: str, needs: tuple[str, ...]) -> Probe:
+def restrict_probe(probe: Probe, proxy_name: str, needs: tuple[str, ...]) -> Probe:
     """Wrap a probe so that it refuses measurements that the proxy does not declare.
 
     Args:
         probe: The probe.
-        proxy: Name of the proxy, for the message.
-        needs: What it declares.
+        proxy_name: Name of the proxy, for the message.
+        needs: What the proxy declares.
 
     Returns:
         An object with the attributes of the probe. Reading an undeclared measurement raises
         `UsageError`.
     """
-    return cast(Probe, _DeclaredProbe(probe, proxy, needs))
+    return cast(Probe, _DeclaredProbe(probe, proxy_name, needs))

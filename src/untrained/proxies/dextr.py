@@ -37,7 +37,7 @@ from untrained.options import Count
 from untrained.probe import Probe
 from untrained.probe.features import Feature, compute_inverse_conditions
 from untrained.proxies.base import proxy, register_proxy
-from untrained.proxies.meco import count_features, sample_channels
+from untrained.proxies.meco import list_counted_features, sample_channels
 
 PAPER = "Dextr (Asthana et al.)"
 # Since version 2, the outputs of two ReLUs are two features if their common input was overwritten
@@ -56,10 +56,11 @@ def dextr(probe: Probe, variant: Variant = "default", radius: Radius = "code") -
 
         A B / (A + B),   A = ln(1 + sum_l r_l),   B = ln(1 + kappa)                          (Eq. 8)
 
-    By default, leaf modules are read once per call, and all output coordinates in float64. The code
-    reads every module, also containers, and ten random coordinates (`variant=published`). If kappa
-    is undefined, it returns A alone, while we report a failure. The circle has radius 1, as in the
-    code; in the text, the radius is the square root of the number of inputs (`radius=text`).
+    By default, leaf modules are read once per call, and all output coordinates in float64. The
+    authors' code reads every module, containers included, and ten random coordinates
+    (`variant=published`). If kappa is undefined, their code returns A alone, while we report a
+    failure. The circle has radius 1, as in their code. In the paper, the radius is the square root
+    of the number of inputs (`radius=text`).
     """
     # B is computed first, because it reports a disconnected network as such.
     B = log_curvature(probe, variant, radius)
@@ -87,7 +88,8 @@ def dextr_curvature(probe: Probe, variant: Variant = "default", radius: Radius =
 
         ln(1 + kappa),   kappa = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)                     (Eq. 5)
 
-    The paper does not say at which point of the circle; the code takes theta = 0, and so do we.
+    The paper does not say at which point of the circle; the authors' code takes theta = 0, and so
+    do we.
     """
     return log_curvature(probe, variant, radius)
 
@@ -107,7 +109,7 @@ def dextr_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -
     generator = probe.generator("channels")
     features = []
     factors = []
-    for feature, count in count_features(probe, variant):
+    for feature, count in list_counted_features(probe, variant):
         matrix, width = sample_channels(feature, channels, generator)
         features.append(Feature(matrix[None], ""))
         factors.append(count * width / len(matrix))
@@ -125,14 +127,14 @@ def _combine(A: float, B: float) -> float:
 
 def log_conditions(probe: Probe, variant: Variant = "default") -> float:
     """A of Eq. 8"""
-    features, counts = zip(*count_features(probe, variant), strict=True)
+    features, counts = zip(*list_counted_features(probe, variant), strict=True)
     r = probe.inverse_conditions(features)
     return float(torch.log1p(r @ torch.tensor(counts, dtype=torch.float64)))
 
 
 def log_curvature(probe: Probe, variant: Variant = "default", radius: Radius = "code") -> float:
     """B of Eq. 8"""
-    _, v, a = _measure_circle_motion(probe, radius)
+    v, a = _measure_velocity_and_acceleration(probe, radius)
     if len(v) == 1 and v.any():
         detail = "one output moves on a line without curvature: use sigeo or zico, or two outputs"
         raise Unscorable("unsupported", detail)
@@ -157,8 +159,8 @@ def curvature(v: Tensor, a: Tensor) -> Tensor:
     return vv**-1.5 * (vv * aa - va * va).clamp_min(0).sqrt()
 
 
-def _measure_circle_motion(probe: Probe, radius: Radius) -> tuple[Tensor, Tensor, Tensor]:
-    """Return value, velocity and acceleration of the output on the circle.
+def _measure_velocity_and_acceleration(probe: Probe, radius: Radius) -> tuple[Tensor, Tensor]:
+    """Return v and a of Eq. 5 at theta = 0.
 
     The points of the circle are images of 64x64 pixels if the images of the data have at least 32
     pixels per side and the network accepts this size.
@@ -168,15 +170,19 @@ def _measure_circle_motion(probe: Probe, radius: Radius) -> tuple[Tensor, Tensor
     if is_image and min(shape[1:]) >= SMALLEST_IMAGE and shape[1:] != CIRCLE_SIZE:
         large = (shape[0], *CIRCLE_SIZE)
         try:
-            return probe.circle_jet(large, compute_radius(large, radius))
+            _, v, a = probe.circle_motion(large, compute_radius(large, radius))
+            return v, a
         except (RuntimeError, ValueError, AssertionError) as error:
             # A network that does not accept this size raises one of these. Running out of memory
             # is a failure of the machine, and must not change the score.
             if is_out_of_memory(error):
                 raise
-    return probe.circle_jet(shape, compute_radius(shape, radius))
+    _, v, a = probe.circle_motion(shape, compute_radius(shape, radius))
+    return v, a
 
 
 def compute_radius(shape: tuple[int, ...], radius: Radius) -> float:
-    """Return the radius of the circle: sqrt(N_1) in the text of the paper, 1 in the code."""
-    return sqrt(prod(shape)) if radius == "text" else 1.0
+    """Return the radius of the circle: sqrt(N_1) in the paper, 1 in the authors' code."""
+    if radius == "text":
+        return sqrt(prod(shape))
+    return 1.0

@@ -28,12 +28,12 @@ def meco(probe: Probe, variant: Variant = "default") -> float:
 
         sum_l lambda_min(P_l),   P_l the Pearson correlation matrix of the channels of one sample
 
-    A constant channel has correlation 0 with every channel, itself included, as in the code. The
-    code hooks every module, so a container repeats the term of its last child; `variant=published`
-    does this too. By default we read leaf modules once per call. The second version of the code
-    reads noise images of 64x64 pixels instead of the data.
+    A constant channel has correlation 0 with every channel, itself included, as in the authors'
+    code. Their code hooks every module, so a container repeats the term of its last child;
+    `variant=published` does this too. By default we read leaf modules once per call. The second
+    version of their code reads noise images of 64x64 pixels instead of the data.
     """
-    features, counts = zip(*count_features(probe, variant), strict=True)
+    features, counts = zip(*list_counted_features(probe, variant), strict=True)
     matrices = [feature.matrix() for feature in features]
     lowest = require_finite(map_by_shape(matrices, _smallest_eigenvalues))
     return float(lowest @ torch.tensor(counts, dtype=torch.float64))
@@ -52,7 +52,7 @@ def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") ->
     generator = probe.generator("channels")
     matrices = []
     factors = []
-    for feature, count in count_features(probe, variant):
+    for feature, count in list_counted_features(probe, variant):
         matrix, width = sample_channels(feature, channels, generator)
         matrices.append(matrix)
         factors.append(count * width / len(matrix))
@@ -60,18 +60,21 @@ def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") ->
     return float(lowest @ torch.tensor(factors, dtype=torch.float64))
 
 
-def count_features(probe: Probe, variant: str) -> list[tuple[Feature, int]]:
+def list_counted_features(probe: Probe, variant: str) -> list[tuple[Feature, int]]:
     """Return the features of a network, each with the number of its terms in the sum over layers.
 
     By default a feature has one term per call of a leaf module that returned it; with `published`,
-    one per call of any module, containers included.
+    one per call of any module, containers included. Features without a term are left out.
     """
-    counts = []
+    counted_features = []
     for feature in probe.features:
-        count = feature.leaf_calls if variant == "default" else feature.calls
+        if variant == "default":
+            count = feature.leaf_calls
+        else:
+            count = feature.calls
         if count:
-            counts.append((feature, count))
-    return counts
+            counted_features.append((feature, count))
+    return counted_features
 
 
 def sample_channels(

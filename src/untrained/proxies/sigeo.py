@@ -14,6 +14,7 @@ from torch import Tensor
 from untrained.errors import Unscorable
 from untrained.options import Between
 from untrained.probe import Probe
+from untrained.probe.layers import join_names
 from untrained.proxies.base import proxy, register_proxy
 from untrained.proxies.pruning import LAYERS, weight_gradients
 from untrained.proxies.zico import Batches, gradient_consistency
@@ -53,44 +54,45 @@ def sigeo(
         FR = (1/k) sum_i (theta_k . grad L_i(theta_i))^2                          (Definition 1)
         theta_i+1 = theta_i - step grad L_i(theta_i)
 
-    There are k batches. mu is the mean of |grad| over the batches, sigma the standard deviation of
-    grad, as in the code of ZiCo. L_k is the loss of the last batch.
+    The samples are split into k batches. mu is the mean of |grad| over the batches, and sigma the
+    standard deviation of grad, as in the code of ZiCo. L_k is the loss on the last batch. After
+    each batch but the last, a copy of the network takes a gradient step in all trainable
+    parameters. For vision the paper states neither an optimiser nor the size of the step; 0.1 is
+    our choice.
 
-    The presets are the weights of the paper: 1, 1, 0 for zero-shot scores, and after a warm-up
-    1, 50, 1 for vision and 1, 1, 1 for recommendation. The options l1, l2 and l3 override them.
-    Between two batches, k - 1 times in all, all trainable parameters of a copy of the network take
-    a gradient step. For vision the paper states neither an optimiser nor the size of the step; 0.1
-    is our choice.
+    The presets are the values of l1, l2 and l3 in the paper: 1, 1, 0 for zero-shot scores, and
+    after a warm-up 1, 50, 1 for vision and 1, 1, 1 for recommendation. The options l1, l2 and l3
+    override them.
 
-    Batches have 64 samples, as the paper states for its residual networks. For recommenders the
-    code has batches of 512: `sigeo(preset=recommendation,samples=2048)`.
+    Batches have 64 samples, as the paper states for its residual networks. In the authors' code for
+    recommenders they have 512: `sigeo(preset=recommendation,samples=2048)`.
 
-    With `variant=frozen`, all gradients are taken at the same weights. This was the default up to
-    version 2. Then theta . grad is 0 for every weight before a batch norm, so FR ignores most
-    layers of a convolutional network. With l2 = l3 = 0 this variant is ZiCo.
+    With `variant=frozen`, which was the default up to version 2, the weights are the same for all
+    batches. theta . grad is then 0 for every weight before a batch norm, so FR ignores most layers
+    of a convolutional network. With l2 = l3 = 0 this variant is ZiCo.
 
-    Two variants follow implementations of the authors, both with frozen weights. In the notebook,
-    `variant=notebook`, FR is sum_l |theta_l . sum_i g_li| + 1e-5. The recommender code,
-    `variant=published`, uses all parameters, but of each layer only the first coordinate whose
-    gradient varies (`nonzero(std)[0]`, sigma unbiased). It merges layers with equal `str`, and its
-    FR is |sum_l theta_l . sum_i g_li| + 1e-10 with the weights of the last of these layers. Unlike
-    this variant, that code also takes a step of Adagrad after each batch, with gradients clipped at
-    norm 5.
+    Two more variants follow implementations of the authors, which also keep the weights.
+    `variant=notebook` computes FR as sum_l |theta_l . sum_i g_li| + 1e-5. `variant=published`
+    follows the code for recommenders. It uses all parameters, but only one coordinate of each
+    layer: the first one whose gradient varies (`nonzero(std)[0]`, sigma unbiased). Layers with
+    equal `str` count as one layer. FR is |sum_l theta_l . sum_i g_li| + 1e-10, where theta_l are
+    the weights of the last of these layers. Unlike this variant, the code for recommenders also
+    takes a step of Adagrad after each batch, with gradients clipped at norm 5.
     """
     weights = []
     for preset_weight, override in zip(PRESETS[preset], (l1, l2, l3), strict=True):
         weights.append(preset_weight if override is None else override)
     w1, w2, w3 = weights
     if variant == "default":
-        parts = probe.moving_parts(batches, step)
+        parts = probe.parts_with_gradient_steps(batches, step)
     else:
         parts = probe.parts(batches)
     # If its weight is zero, the Fisher-Rao norm is not computed, and ln 1 = 0 stands for its term.
     fisher_norm = 1.0
     if variant == "published":
-        ratio, fisher_norm = _recommender_terms(parts)
+        consistency, fisher_norm = _recommender_terms(parts)
     else:
-        ratio = gradient_consistency(parts)
+        consistency = gradient_consistency(parts)
         if w2:
             if variant == "notebook":
                 fisher_norm = _notebook_fisher_rao(parts)
@@ -98,7 +100,7 @@ def sigeo(
                 fisher_norm = fisher_rao(parts)
     if fisher_norm <= 0:
         raise Unscorable("disconnected", "the loss does not change with the scale of the weights")
-    return w1 * ratio + w2 * log(fisher_norm) - w3 * parts[-1].loss
+    return w1 * consistency + w2 * log(fisher_norm) - w3 * parts[-1].loss
 
 
 def fisher_rao(parts: Parts) -> float:
@@ -124,7 +126,7 @@ def _notebook_fisher_rao(parts: Parts) -> float:
 
 
 def _recommender_terms(parts: Parts) -> tuple[float, float]:
-    """Gradient consistency and FR as in the recommender code.
+    """Gradient consistency and FR as in the authors' code for recommenders.
 
     That code stores gradients in a dictionary whose key is the `str` of a module and the size of a
     parameter, so that equal layers share one entry.
@@ -133,7 +135,7 @@ def _recommender_terms(parts: Parts) -> tuple[float, float]:
     theta: dict[tuple[str, int], Tensor] = {}
     for prefix, module in parts[0].model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
-            full_name = f"{prefix}.{name}" if prefix else name
+            full_name = join_names(prefix, name)
             if full_name not in parts[0].gradients:
                 continue
             key = (str(module), parameter.numel())
@@ -141,7 +143,7 @@ def _recommender_terms(parts: Parts) -> tuple[float, float]:
             rows.extend(part.gradients[full_name].flatten() for part in parts)
             # The last of several equal layers overwrites the others.
             theta[key] = parameter.detach().flatten()
-    ratio = 0.0
+    consistency = 0.0
     product = 0.0
     for key, rows in gradients.items():
         g = torch.stack(rows)
@@ -152,6 +154,6 @@ def _recommender_terms(parts: Parts) -> tuple[float, float]:
             raise Unscorable("disconnected", detail)
         # `nonzero(std)[0]` in the authors' code is the first coordinate, not all of them.
         first = varying[0]
-        ratio += float((g.abs().mean(0)[first] / sigma[first]).log())
+        consistency += float((g.abs().mean(0)[first] / sigma[first]).log())
         product += float((g.sum(0) * theta[key]).sum())
-    return ratio, abs(product) + 1e-10
+    return consistency, abs(product) + 1e-10

@@ -9,11 +9,9 @@ from torch import Tensor
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
+from untrained.probe.spectrum import EIGENVALUE_TOLERANCE
 from untrained.proxies import naswot  # noqa: F401 - te_nas_regions is one of the parts
 from untrained.proxies.base import aggregate, proxy, register_proxy
-
-# Eigenvalues of a float64 Gram matrix below this share of the largest one are rounding errors.
-EIGENVALUE_TOLERANCE = 1e-12
 
 
 def condition_number(K: Tensor) -> float:
@@ -44,10 +42,10 @@ def te_nas_condition(probe: Probe, variant: Literal["default", "published"] = "d
         J_i: the gradient of the sum of the outputs of sample i
 
     By default, the kernel is over all parameters, the statistics of batch norm are constants, and
-    there is one backward pass. The code uses one backward pass per sample, differentiates through
-    the statistics, and reads every parameter with "weight" in its name (`variant=published`). In
-    float32 its smallest eigenvalue may be negative; ours is computed in float64, and a singular
-    kernel is a failure.
+    there is one backward pass. The authors' code uses one backward pass per sample, differentiates
+    through the statistics, and reads every parameter with "weight" in its name
+    (`variant=published`). Their code computes in float32, where rounding may make the smallest
+    eigenvalue negative. We compute in float64, and a singular kernel is a failure.
     """
     if variant == "published":
         kernel = probe.kernel("sum", "all", "exact")

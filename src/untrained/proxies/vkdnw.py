@@ -25,10 +25,8 @@ from torch import Tensor
 from untrained.errors import Unscorable
 from untrained.options import Between
 from untrained.probe import Probe
+from untrained.probe.spectrum import EIGENVALUE_TOLERANCE
 from untrained.proxies.base import proxy, register_proxy
-
-# Eigenvalues below this share of the largest one are rounding errors.
-EIGENVALUE_TOLERANCE = 1e-12
 
 
 @register_proxy
@@ -50,10 +48,10 @@ def vkdnw(
         lambda_k: the k-th decile of the eigenvalues of F, the Fisher information of 128 weights
 
     `variant=single` adds the number of layers with weights, as the paper does for its ranking. The
-    code multiplies by a factor of the covariance on the wrong side and runs batch norm as the
-    identity. We compute F as written, with batch norm on the statistics of the batch. The code
-    reads 64 samples and ours 16. With more than 16 outputs, F is estimated from 16 random
-    combinations of them.
+    authors' code multiplies by a factor of the covariance on the wrong side and runs batch norm as
+    the identity. We compute F as the paper writes it, with batch norm on the statistics of the
+    batch. Their code reads 64 samples, we read 16. With more than 16 outputs, F is estimated from
+    16 random combinations of them.
     """
     entropy = _decile_entropy(probe.fisher[:weights, :weights])
     if variant == "single":

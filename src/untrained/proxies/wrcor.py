@@ -8,10 +8,8 @@ import torch
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
+from untrained.probe.spectrum import EIGENVALUE_TOLERANCE
 from untrained.proxies.base import proxy, register_proxy
-
-# Eigenvalues below this share of the largest one are rounding errors.
-EIGENVALUE_TOLERANCE = 1e-12
 
 
 @register_proxy
@@ -32,15 +30,15 @@ def wrcor(probe: Probe) -> float:
 
     A block is a cell, a residual block or a transformer layer; in a network without these, every
     layer is a block. Correlations that are undefined because a response is constant are left out,
-    as in the code. The code hooks every module with ReLU in its class name, so the ReLU of a
-    ReLUConvBN counts twice. It also uses only the part of the gradient that passes through this
+    as in the authors' code. Their code hooks every module with ReLU in its class name, so the ReLU
+    of a ReLUConvBN counts twice, and it uses only the part of the gradient that passes through this
     ReLU. As in the paper, we read every pointwise nonlinearity once, and the whole gradient with
     respect to its input.
     """
     last = max(response.block for response in probe.responses)
     samples = len(probe.batch)
     # 2^l may overflow, so 2^-L K is computed, where L is the last block. The log determinant is
-    # corrected below.
+    # corrected for the missing factor at the end.
     K = torch.zeros(samples, samples, dtype=torch.float64)
     for response in probe.responses:
         for correlations in (response.activations, response.gradients):

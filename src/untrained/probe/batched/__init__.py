@@ -1,10 +1,11 @@
-"""Measure many networks at once, if the results are those of measuring each network alone.
+"""Measure many networks at once, with the results of measuring each network alone.
 
+The results are equal except for rounding, because kernels for many networks add in another order.
 Networks of a search space differ in wiring but call the same functions with the same shapes. The
 calls of each network are recorded on a tape; the tapes are then run together, and equal calls of
 different networks become one call:
 
-    signatures.py            calls without the values in their tensors
+    signatures.py            describe calls: function, settings, shapes and types of tensors
     tape.py                  the recorded calls of one network
     recorder.py              records a tape by running the network on the meta device
     block_programs.py        the calls of a block as one instruction, shared by equal blocks

@@ -177,14 +177,15 @@ def _fold_linear(
     return map_stack(multiply, input)
 
 
-_POOLS = [
-    f"{kind}_pool{dimensions}d"
-    for kind in ("avg", "max", "adaptive_avg", "adaptive_max")
-    for dimensions in (1, 2, 3)
-]
+def _list_pool_names() -> list[str]:
+    names = []
+    for kind in ("avg", "max", "adaptive_avg", "adaptive_max"):
+        for dimensions in (1, 2, 3):
+            names.append(f"{kind}_pool{dimensions}d")
+    return names
 
 
-@fold(*_POOLS)
+@fold(*_list_pool_names())
 def _fold_pool(G: int, call: Signature, input: Tensor, *args: object, **kwargs: object) -> object:
     dimensions = int(call.func.__name__[-2])  # as in avg_pool2d
     has_samples = input.ndim == dimensions + 3

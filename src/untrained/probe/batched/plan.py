@@ -1,9 +1,10 @@
 """Take the measurements of many probes together.
 
-A probe whose features and motions were computed here is used like any other, and computes missing
-measurements itself. Proxies read the same numbers up to the last digits of float32, because kernels
-for many networks add in another order. A network that cannot be measured together with others is
-measured alone, as in ordinary scoring; if it fails, the failure is the same.
+The features and motions that are computed here are stored in the probes. The probes are then used
+like any other and take all other measurements themselves. The numbers differ from those of ordinary
+scoring in the last digits of float32 at most, because kernels for many networks add in another
+order. A network that cannot be measured together with others is measured alone, as in ordinary
+scoring; if it fails, the failure is the same.
 
 A batch norm over few values divides by a small standard deviation. A network with such norms
 amplifies differences in the last digits to several per cent, so it is measured alone.
@@ -50,7 +51,8 @@ class ViewPlan:
     Attributes:
         samples: Number of samples.
         features: Whether features were measured.
-        inverse_conditions: The features of which sigma_min / sigma_max was computed.
+        inverse_conditions: The features whose sigma_min / sigma_max was computed: those of leaf
+            modules ("leaves"), all ("all") or none ("").
         circles: Shapes of the circles of inputs on which motions were measured.
         operations: Whether operations were counted.
     """
@@ -110,9 +112,9 @@ class MeasurementPlan:
         """
         if not probes:
             return
-        for view in self.views:
-            views = [probe.first(view.samples) for probe in probes]
-            _NetworkGroup(views, view, cache, statistics).measure()
+        for view_plan in self.views:
+            views = [probe.first(view_plan.samples) for probe in probes]
+            _NetworkGroup(views, view_plan, cache, statistics).measure()
 
     def is_complete(self, probe: Probe) -> bool:
         """Whether the probe has all planned measurements."""
@@ -190,7 +192,7 @@ class _NetworkGroup:
                     features.append(feature)
                     slices.append(result.find_slice(recorded.ref))
             features_by_probe.append((probe, features))
-        ratios = iter(compute_inverse_conditions(slices))
+        ratios = iter(compute_slice_conditions(slices))
         for probe, features in features_by_probe:
             inverse_conditions = {id(feature): next(ratios) for feature in features}
             # A network that is not finite raises its failure when it is measured alone.
@@ -258,49 +260,50 @@ class _NetworkGroup:
         request_values: Callable[[Tape], Iterable[ValueRef]],
     ) -> list[_FinishedTape]:
         """Run the tapes; return those that ran to their end."""
-        members: list[tuple[Probe, Tape]] = []
-        member_inputs = []
+        run_probes: list[Probe] = []
+        run_inputs: list[Tensor] = []
+        tapes_to_run: list[Tape] = []
         requested_values = []
         for probe, tape, input in zip(self._probes, tapes, inputs, strict=True):
             if tape is None:
                 continue
-            members.append((probe, tape))
-            member_inputs.append(input)
+            run_probes.append(probe)
+            run_inputs.append(input)
+            tapes_to_run.append(tape)
             requested_values.append({ref for ref in request_values(tape) if isinstance(ref, int)})
-        if not members:
+        if not tapes_to_run:
             return []
-        start = stack_values(member_inputs)
-        member_tapes = [tape for _, tape in members]
-        results = run_tapes(member_tapes, start, requested_values, self._statistics)
+        start = stack_values(run_inputs)
+        results = run_tapes(tapes_to_run, start, requested_values, self._statistics)
         finished_tapes = []
-        for (probe, tape), result in zip(members, results, strict=True):
+        for probe, tape, result in zip(run_probes, tapes_to_run, results, strict=True):
             if result.error is None:
                 finished_tapes.append(_FinishedTape(probe, tape, result))
         return finished_tapes
 
 
-def compute_inverse_conditions(slices: Sequence[StackSlice]) -> list[float]:
-    """Return sigma_min / sigma_max of each value.
+def compute_slice_conditions(slices: Sequence[StackSlice]) -> list[float]:
+    """Return sigma_min / sigma_max of the first sample of each value.
 
     Values are gathered by stack: a few large copies instead of many small ones.
     """
-    members_by_stack: dict[int, list[int]] = defaultdict(list)
-    for member, value in enumerate(slices):
-        members_by_stack[id(value.stack)].append(member)
+    indices_by_stack: dict[int, list[int]] = defaultdict(list)
+    for index, value in enumerate(slices):
+        indices_by_stack[id(value.stack)].append(index)
     stacks = []
     order: list[int] = []
-    for members in members_by_stack.values():
-        members.sort(key=lambda member: slices[member].position)
-        stack = slices[members[0]].stack
-        positions = [slices[member].position for member in members]
+    for indices in indices_by_stack.values():
+        indices.sort(key=lambda index: slices[index].position)
+        stack = slices[indices[0]].stack
+        positions = [slices[index].position for index in indices]
         if positions == list(range(len(stack))):
             first_samples = stack[:, 0]
         else:
             first_samples = torch.stack([stack[position, 0] for position in positions])
         stacks.append(as_matrices(first_samples))
-        order.extend(members)
+        order.extend(indices)
     ratios = dict(zip(order, compute_stacked_inverse_conditions(stacks).tolist(), strict=True))
-    return [ratios[member] for member in range(len(slices))]
+    return [ratios[index] for index in range(len(slices))]
 
 
 def copy_to_cpu(tensors: Sequence[Tensor]) -> Sequence[Tensor]:

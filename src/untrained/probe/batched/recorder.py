@@ -266,7 +266,7 @@ class _TapeRecorder(ScoringMode):
 
     def _record_output(self, module: nn.Module, inputs: Args, output: object) -> None:
         """Record what a module returns, as `features.FeatureCapture` does."""
-        tensor = output if isinstance(output, Tensor) else find_first_tensor(output)
+        tensor = find_first_tensor(output)
         if tensor is None or module not in self.names:
             return
         source = None

@@ -46,7 +46,7 @@ _register_vmap_folds()
 
 
 def _fold_exact_names(*names: str) -> Callable[[Fold], Fold]:
-    """Register a fold under these names alone: in-place forms have none."""
+    """Register a fold for functions with exactly these names; their in-place forms have no fold."""
 
     def register(body: Fold) -> Fold:
         FOLDS.update(dict.fromkeys(find_functions(*names), body))

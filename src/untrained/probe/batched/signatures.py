@@ -1,8 +1,9 @@
-"""Signatures: calls of torch functions without the values in their tensors.
+"""Signatures: what a call of a torch function does, apart from the values in its tensors.
 
-Calls with equal signatures (function, shapes, settings) do the same arithmetic on other values. The
-shapes of the results are computed once per signature, on the meta device, and then looked up, which
-is much faster.
+A signature consists of the function, its settings, and the shapes, strides and types of its
+tensors. Calls with equal signatures do the same arithmetic on different values. The shapes of the
+results are computed once per signature, on the meta device, and then looked up, which is much
+faster.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -71,7 +72,7 @@ class TensorSpec(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Signature:
-    """A call without the values in its tensors.
+    """What a call does, apart from the values in its tensors.
 
     Attributes:
         func: The function.
@@ -103,11 +104,7 @@ class Signature:
         func: TorchFunction | None = None,
     ) -> Any:
         """Call the function, or another one, with these tensors in the arguments."""
-        remaining = iter(tensors)
-        args = [fill_tensors(argument, remaining, device) for argument in self.args]
-        kwargs = {}
-        for name, argument in self.kwargs.items():
-            kwargs[name] = fill_tensors(argument, remaining, device)
+        args, kwargs = _fill_arguments(self.args, self.kwargs, tensors, device)
         return (func or self.func)(*args, **kwargs)
 
     @property
@@ -275,11 +272,7 @@ def _make_signature(
     refuse_side_effects(func)
     inputs = tuple(TensorSpec.of(tensor) for tensor in tensors)
     meta_tensors = [spec.make_meta_tensor() for spec in inputs]
-    remaining = iter(meta_tensors)
-    meta_args = tuple([fill_tensors(argument, remaining) for argument in args])
-    meta_kwargs = {}
-    for name, argument in kwargs.items():
-        meta_kwargs[name] = fill_tensors(argument, remaining)
+    meta_args, meta_kwargs = _fill_arguments(args, kwargs, meta_tensors)
     result = func(*meta_args, **meta_kwargs)
     if isinstance(result, tuple) and type(result) not in (tuple, torch.Size):
         raise NotRecordable(f"{func} returns a {type(result).__name__}")
@@ -337,6 +330,21 @@ def find_tensors(value: object) -> list[Tensor]:
     tensors: list[Tensor] = []
     _make_argument_key(value, tensors)
     return tensors
+
+
+def _fill_arguments(
+    args: Args,
+    kwargs: Kwargs,
+    tensors: Sequence[Tensor],
+    device: torch.device | None = None,
+) -> tuple[Args, Kwargs]:
+    """Return the arguments of a call with other tensors; see `fill_tensors`."""
+    remaining = iter(tensors)
+    filled_args = tuple([fill_tensors(argument, remaining, device) for argument in args])
+    filled_kwargs = {}
+    for name, argument in kwargs.items():
+        filled_kwargs[name] = fill_tensors(argument, remaining, device)
+    return filled_args, filled_kwargs
 
 
 def fill_tensors(

@@ -192,8 +192,10 @@ def _combine_masks(
         mask = _make_additive(mask, dtype)
     if padding is not None:
         padding = _make_additive(padding[:, None, None, :], dtype)
-    if mask is None or padding is None:
-        return padding if mask is None else mask
+    if mask is None:
+        return padding
+    if padding is None:
+        return mask
     return mask + padding
 
 

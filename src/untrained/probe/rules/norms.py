@@ -77,7 +77,7 @@ def _batch_norm(
     scale = None if weight is None else weight[:, None]
     if training or running_mean is None or running_var is None:
         if x.numel() == M:
-            # The message of torch.
+            # The same message as that of torch.
             detail = (
                 f"Expected more than 1 value per channel when training, got input size {x.shape}"
             )
@@ -101,8 +101,10 @@ def _batch_norm(
         )
     else:
         value = F.batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
-        r = (running_var + eps).rsqrt()[:, None]
-        derivatives = derivatives * (r if scale is None else r * scale)
+        factor = (running_var + eps).rsqrt()[:, None]
+        if scale is not None:
+            factor = factor * scale
+        derivatives = derivatives * factor
     return Jet.of(value, derivatives.reshape(input.derivatives.shape))
 
 
