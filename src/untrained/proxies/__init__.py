@@ -35,7 +35,7 @@ from untrained.proxies import (  # noqa: F401 - importing a module registers its
     zen,
     zico,
 )
-from untrained.proxies.base import CODE_DIGITS
+from untrained.proxies.base import FINGERPRINT_DIGITS
 from untrained.proxies.base import PROXIES as PROXIES
 from untrained.proxies.base import Proxy as Proxy
 from untrained.proxies.base import proxy as proxy
@@ -78,7 +78,7 @@ def load_proxy(name: "str | Proxy") -> Proxy:
     member, options = load_member(name, PROXIES, Proxy, "proxy", "@untrained.proxy(...)")
     # A user's proxy carries a fingerprint of its files, so that scores of an edited proxy are not
     # mistaken for scores of the previous version.
-    fingerprint = fingerprint_user_code(name)[:CODE_DIGITS]
+    fingerprint = fingerprint_user_code(name)[:FINGERPRINT_DIGITS]
     if fingerprint:
         member = replace(member, code=fingerprint)
     if options:

@@ -25,7 +25,7 @@ from untrained.user_code import fingerprint_function
 
 PROXIES: Registry["Proxy"] = Registry("proxy")
 ANY_LAYERS = "any"
-CODE_DIGITS = 8  # hexadecimal digits of the fingerprint of a user's file
+FINGERPRINT_DIGITS = 8  # hexadecimal digits of the fingerprint of a user's file
 Samples = Annotated[int, Between(1, MAX_SAMPLES)]
 
 
@@ -110,19 +110,25 @@ class Proxy:
                 self._raise_root_cause(probe, error.kind)
             raise
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            self._raise_root_cause(probe, "")
+            self._raise_root_cause(probe)
             raise
         self._require_connected(probe)
         if isinstance(value, Tensor):
             value = value.detach()
         return float(value)
 
-    def _raise_root_cause(self, probe: Probe, kind: str) -> None:
-        """Raise the cause of a failure, if it is NaNs or an output that ignores the input."""
+    def _raise_root_cause(self, probe: Probe, reported_kind: str | None = None) -> None:
+        """Raise the cause of a failure, if it is NaNs or an output that ignores the input.
+
+        Args:
+            probe: The network and the batch.
+            reported_kind: Kind of the failure. If the cause is of the same kind, nothing is raised,
+                because the failure has the better detail. None if the failure has no kind.
+        """
         try:
             self._require_connected(probe)
         except Unscorable as cause:
-            if cause.kind != kind:
+            if cause.kind != reported_kind:
                 raise
 
     def _require_connected(self, probe: Probe) -> None:
@@ -172,7 +178,9 @@ class Proxy:
         choices: dict[str, tuple[object, ...]] = {}
         for name in parameters[1:]:  # the first one is the probe
             hint = hints.get(name)
-            choices[name] = get_args(hint) if get_origin(hint) is Literal else ()
+            choices[name] = ()
+            if get_origin(hint) is Literal:
+                choices[name] = get_args(hint)
         return choices
 
     @property
@@ -205,8 +213,8 @@ class Proxy:
     def _find_inner_versions(self) -> dict[str, int]:
         """Return the versions of the proxies that this one combines directly or indirectly.
 
-        They are the parts of an aggregate, and the registered proxies that options name, such as
-        `a` of `harmonic_mean`.
+        These proxies are the parts of an aggregate, and the registered proxies whose names are
+        values of options, such as the option `a` of `harmonic_mean`.
         """
         options = {**_read_defaults(self.function), **dict(self.options)}
         inner_proxies = [_load_part(part) for part in self.parts]
@@ -307,7 +315,7 @@ def proxy(
             cost=cost,
             layers=layers,
             # Proxies of installed packages, as of this one, are identified by their version.
-            code=fingerprint_function(function, skip_installed=True)[:CODE_DIGITS],
+            code=fingerprint_function(function, skip_installed=True)[:FINGERPRINT_DIGITS],
         )
 
     return make_proxy
@@ -362,17 +370,17 @@ def aggregate(
     return make_proxy
 
 
-def list_parts(aggregate: Proxy) -> list[Proxy]:
+def list_parts(combination: Proxy) -> list[Proxy]:
     """Return the proxies that an aggregate combines; an empty list for an ordinary proxy.
 
     Without a reference, parts that read data use as many samples as the aggregate. With a
     reference, each part uses its own number of samples.
     """
     parts = []
-    for name in aggregate.parts:
+    for name in combination.parts:
         part = _load_part(name)
-        if "data" in part.needs and not aggregate.reference_size:
-            part = part.with_options(samples=aggregate.samples)
+        if "data" in part.needs and not combination.reference_size:
+            part = part.with_options(samples=combination.samples)
         parts.append(part)
     return parts
 

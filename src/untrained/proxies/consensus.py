@@ -142,16 +142,8 @@ class Consensus:
         """
         columns = {name: np.asarray(column, np.float64) for name, column in reference.items()}
         count = len(columns[anchors[0]])
-        left_out = {}
-        usable = {}
-        for name, column in columns.items():
-            failures = int(np.isnan(column).sum())
-            # The second condition concerns an empty reference sample.
-            if failures > MAX_FAILURE_SHARE * count or failures == count:
-                left_out[name] = f"failed on {failures} of {count} reference networks"
-            else:
-                usable[name] = column
-
+        left_out = _find_failed_members(columns)
+        usable = {name: column for name, column in columns.items() if name not in left_out}
         names = list(usable)
         R = _correlate_members(usable)
         usable_anchors = [name for name in anchors if name in usable]
@@ -262,6 +254,18 @@ def consensus(reference: ReferenceScores) -> Consensus:
     return Consensus.fit(reference, ANCHORS, SIZE_MEMBERS)
 
 
+def _find_failed_members(columns: Mapping[str, Floats]) -> dict[str, str]:
+    """Return the members that failed on too many reference networks, each with the reason."""
+    failed = {}
+    for name, column in columns.items():
+        count = len(column)
+        failures = int(np.isnan(column).sum())
+        # Without reference networks there are no failures, but no scores either.
+        if failures > MAX_FAILURE_SHARE * count or count == 0:
+            failed[name] = f"failed on {failures} of {count} reference networks"
+    return failed
+
+
 def _compute_ranks(values: Sequence[float] | Floats) -> Floats:
     """Return ranks 1, 2, 3, ... from the lowest; equal values share the mean of their ranks."""
     _, groups, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -300,29 +304,31 @@ def _compute_agreement(
 
 
 def _explain_by_size(
-    consensus: Consensus, columns: Mapping[str, Floats], size_members: Sequence[str]
+    fitted: Consensus, columns: Mapping[str, Floats], size_members: Sequence[str]
 ) -> float | None:
     """Return R^2 of a linear regression of the combined ranks on the ranks of the size members."""
+    if not size_members:
+        return None
     combined = []
     sizes = []
-    for row in range(consensus.reference_size):
+    for row in range(fitted.reference_size):
         scores = {}
         for name, column in columns.items():
             if not np.isnan(column[row]):
                 scores[name] = float(column[row])
-        score = consensus.score(scores)
+        score = fitted.score(scores)
         if score is not None and all(name in scores for name in size_members):
             combined.append(score)
             sizes.append([scores[name] for name in size_members])
-    if not size_members or len(combined) < MIN_REFERENCE:
+    if len(combined) < MIN_REFERENCE:
         return None
     target = _compute_ranks(combined)
+    if target.std() == 0:
+        return None
     predictors = [np.ones(len(target))]
     for column in np.array(sizes).T:
         predictors.append(_compute_ranks(column))
     design = np.column_stack(predictors)
     coefficients = np.linalg.lstsq(design, target, rcond=None)[0]
     residuals = target - design @ coefficients
-    if target.std() == 0:
-        return None
     return float(1 - residuals.var() / target.var())

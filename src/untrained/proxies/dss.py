@@ -25,8 +25,8 @@ def dss(probe: Probe) -> float:
 
     R is the sum of the outputs of the network made positive, as in SynFlow. A linear layer belongs
     to attention if a module that contains it, other than the network itself, has "attention" in its
-    class name. The code identifies AutoFormer's classes by name and pools the gradients of sliced
-    matrices.
+    class name. The authors' code recognises AutoFormer's layers by the names of their classes and
+    by their shapes, and also adds the saliency of the patch embedding.
     """
     flow = probe.flow()
     attention = find_attention_weights(probe.model) & flow.keys()

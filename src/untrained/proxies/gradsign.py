@@ -22,8 +22,8 @@ def gradsign(probe: Probe, reading: Reading = "fixed") -> float:
 
         sum_k |sum_i sign(g_ik)|,   g_i = dL(f(x_i), y_i)/dtheta
 
-    The code runs samples one by one, with batch norm on running statistics. Ours runs a batch and
-    treats its statistics as constants.
+    The authors' code runs the samples one by one, with batch norm on running statistics. We run
+    them as one batch and treat its statistics as constants.
     """
     agreement = probe.kernel("loss", "all", reading).agreement
     return float(torch.stack(list(agreement.values())).sum())

@@ -43,8 +43,8 @@ def grad(probe: Probe) -> float:
 
         ||(1/m) sum_i g_i||_2
 
-    The norm is over all parameters, as in the paper. The code uses `grad_norm` of zero-cost-nas, a
-    sum of the norms of layers.
+    The norm is over all parameters, as in the paper. The authors' code uses `grad_norm` of
+    zero-cost-nas, which sums the norms of layers.
     """
     return sqrt(sum(float(g.double().square().sum()) for g in probe.gradients.values()))
 
@@ -97,9 +97,9 @@ def ntk_condition(probe: Probe, reading: Reading = "cross") -> float:
 
         lambda_max(K) / lambda_min(K)
 
-    The code computes in float32, where rounding may make the smallest eigenvalue negative. Then the
-    condition number is negative too, and ranks best. We compute in float64 and report a singular
-    kernel as a failure.
+    The authors' code computes in float32, where rounding may make the smallest eigenvalue negative.
+    The condition number is then negative too, and ranks best. We compute in float64 and report a
+    singular kernel as a failure.
     """
     return condition_number(probe.kernel("label", "layers", reading).gram())
 
@@ -127,10 +127,10 @@ def hnas(
 
     M is one of the metrics (the absolute value of GraSP), kappa is `ntk_condition`. Bayesian
     optimisation finds mu and nu with a few short trainings; with mu = 0, the bound is kappa / M.
-    The text of the paper defines F(x) = x^2t with t = 1, a square: `variant=square`. The code has
-    the absolute value, and so do we, because with a square the few networks with a very large M
-    would decide. The formula of the code, `variant=published`, is kappa / (M + 1e-6) + mu |M^2 -
-    nu^2|.
+    The text of the paper defines F(x) = x^2t with t = 1, a square: `variant=square`. The authors'
+    code uses the absolute value, and so do we, because with a square the few networks with a very
+    large M would dominate. With `variant=published`, the formula is exactly that of their code:
+    kappa / (M + 1e-6) + mu |M^2 - nu^2|.
     """
     M = abs(PROXIES[metric](probe))
     kappa = ntk_condition(probe)

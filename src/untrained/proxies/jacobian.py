@@ -12,8 +12,8 @@ from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.proxies.base import proxy, register_proxy
 
-SMALL = 1e-5
-MANY_CLASSES = 100
+LOG_OFFSET = 1e-5  # k in the formulas: keeps logarithms finite
+MANY_CLASSES = 100  # epe_nas has another formula for more classes than this
 
 
 def correlate_rows(rows: Tensor) -> Tensor:
@@ -40,11 +40,11 @@ def jacob_cov(probe: Probe) -> float:
 
         - sum_i [ln(v_i + k) + 1 / (v_i + k)],   v_i the eigenvalues of R, k = 1e-5
 
-    The code uses a solver for general matrices; ours uses one for symmetric matrices.
+    zero-cost-nas uses an eigenvalue solver for general matrices. We use one for symmetric matrices.
     """
     # Rounding may make the smallest eigenvalue of a correlation matrix negative.
     v = torch.linalg.eigvalsh(correlate_rows(probe.jacobian)).clamp_min(0)
-    return -float(((v + SMALL).log() + 1 / (v + SMALL)).sum())
+    return -float(((v + LOG_OFFSET).log() + 1 / (v + LOG_OFFSET)).sum())
 
 
 @register_proxy
@@ -76,4 +76,4 @@ def epe_nas(probe: Probe) -> float:
 
 def _log_correlation_sum(rows: Tensor) -> Tensor:
     """s_c"""
-    return (correlate_rows(rows).abs() + SMALL).log().sum()
+    return (correlate_rows(rows).abs() + LOG_OFFSET).log().sum()

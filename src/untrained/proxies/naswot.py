@@ -22,7 +22,7 @@ LAYERS = "pointwise nonlinearities"
 VERSION = 2
 MAX_PATTERN_SAMPLES = 62  # the bits of a pattern are packed into one int64
 MAX_TABLE_SAMPLES = 20  # a table of 2^20 patterns takes 1 MiB
-EXACT_BITS = 16
+EXACT_BITS = 16  # a float32 holds integers of this many bits exactly
 
 
 @register_proxy
@@ -38,10 +38,11 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
 
         ln det K,   K = sum_l z_l z_l^T + (1 - z_l)(1 - z_l)^T
 
-    K counts the neurons on which two samples agree. The code hooks every module with ReLU in its
-    class name, so the ReLU of a ReLUConvBN counts twice (which adds about m ln 2 on NAS-Bench-201,
-    for m samples). The paper counts each ReLU once, and so do we; `variant=published` counts like
-    the code. The code reads 128 samples and ours 64; use `naswot(samples=128)` for as many.
+    K counts the neurons on which two samples agree. The authors' code hooks every module with ReLU
+    in its class name, so the ReLU of a ReLUConvBN counts twice (which adds about m ln 2 on
+    NAS-Bench-201, for m samples). The paper counts each ReLU once, and so do we;
+    `variant=published` counts like their code. Their code reads 128 samples, we read 64 by default;
+    `naswot(samples=128)` reads as many.
     """
     agreements = []
     for code in probe.codes:
@@ -66,8 +67,8 @@ def swap(probe: Probe) -> float:
 
         |{ (z_1k, ..., z_mk) : k a neuron }|
 
-    The code reads a thin network with N(0, 1) weights and averages over 32 draws of them. Ours
-    reads the network as it is given.
+    The authors' code reads a thin network with N(0, 1) weights and averages over 32 draws of the
+    weights. We read the network as it is given.
     """
     return float(_count_patterns(probe))
 
@@ -118,7 +119,7 @@ def _count_patterns(probe: Probe) -> int:
 def _pack_signs(signs: Tensor) -> Tensor:
     """Turn the signs of each neuron, (samples, neurons), into one integer."""
     packed = torch.zeros(signs.shape[1], dtype=torch.int64, device=signs.device)
-    # Products of float32 are fast, and exact for integers below 2^24.
+    # A matrix product of float32 is faster than operations on bits.
     for start in range(0, len(signs), EXACT_BITS):
         rows = signs[start : start + EXACT_BITS].float()
         bits = 2.0 ** torch.arange(len(rows), device=signs.device)
@@ -136,8 +137,8 @@ def te_nas_regions(probe: Probe) -> float:
         |{ (z_1i, z_2i, ...) : i a sample }|
 
     This is informative only for thin networks and many samples: on the full NAS-Bench-201 network,
-    each of 64 images is in its own region. The code uses a network with one channel and 3,000 crops
-    of 3x3 pixels.
+    each of 64 images is in its own region. The authors' code uses a network with one channel and
+    3,000 crops of 3x3 pixels.
     """
     K = torch.stack([code.agreement for code in probe.codes]).sum(0)
     neurons = sum(code.signs.shape[1] for code in probe.codes)

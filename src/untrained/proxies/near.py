@@ -43,11 +43,11 @@ def near(probe: Probe, width: Annotated[int, Between(1, 1024)] = 512) -> float:
         erank(X) = exp(- sum_k p_k ln p_k),   p_k = s_k / sum_j s_j,   s_k singular values of X
 
     A row is one position of one sample and has one entry per channel. For C channels, C contiguous
-    rows are read, starting at a random place. The code sums over all modules with weights, norms
-    included, and all modules that are nonlinearities. So do we, but several ReLUs of the same
-    tensor count once. The code reads samples until there are C rows. Ours reads 32 samples, so use
-    `near(samples=512)` for a wide MLP. At most `width` channels of a layer are read. The code can
-    average over several initialisations.
+    rows are read, starting at a random place. The authors' code sums over all modules with weights,
+    norms included, and over all modules that are nonlinearities. So do we, but several ReLUs of the
+    same tensor count once. Their code reads samples until there are C rows. We read 32 samples, so
+    use `near(samples=512)` for a wide MLP. At most `width` channels of a layer are read. Their code
+    can also average over several initialisations.
     """
     generator = probe.generator("rows")
     matrices = []
@@ -103,15 +103,18 @@ def _select_rows(feature: Tensor, axis: int, width: int, generator: torch.Genera
     positions = feature.movedim(axis, -1)[..., :width]
     samples = positions.shape[0]
     row_count = positions.shape[:-1].numel()
-    count = min(row_count, positions.shape[-1])
-    # The first row is the beginning of a line of the feature map.
-    line = positions.shape[-2] if positions.ndim > 2 else 1
-    starts = (row_count - count) // line + 1
-    start = int(torch.randint(starts, (), generator=generator)) * line
-    # Only the samples that contain these rows are copied.
+    selected_count = min(row_count, positions.shape[-1])
+    # The selection starts at the left border of the feature map.
+    line_length = 1
+    if positions.ndim > 2:
+        line_length = positions.shape[-2]
+    possible_lines = (row_count - selected_count) // line_length + 1
+    first_line = int(torch.randint(possible_lines, (), generator=generator))
+    start = first_line * line_length
+    # Only the samples that contain the selected rows are copied.
     rows_per_sample = row_count // samples
     first_sample = start // rows_per_sample
-    end_sample = ceil((start + count) / rows_per_sample)
+    end_sample = ceil((start + selected_count) / rows_per_sample)
     rows = positions[first_sample:end_sample].flatten(0, -2)
-    first_row = start - first_sample * rows_per_sample
-    return rows[first_row : first_row + count]
+    start_in_copy = start - first_sample * rows_per_sample
+    return rows[start_in_copy : start_in_copy + selected_count]

@@ -22,7 +22,7 @@ NEEDS = ("data", "labels", "gradients")
 
 
 def weight_gradients(probe: Probe) -> dict[str, Tensor]:
-    """g_l by name of the weight"""
+    """g_l by name of the weight; raises `Unscorable` if all of them are zero"""
     gradients = {}
     for name in probe.weights:
         # Frozen weights have no gradient.
@@ -100,8 +100,8 @@ def grasp(probe: Probe) -> float:
 
         - sum_l sum W_l (H g)_l
 
-    Sign and temperature are those of the code of zero-cost-nas (T = 1, one iteration). H is
-    symmetric, so the sum equals that of g_l (H W)_l, which needs fewer passes.
+    The sign and the temperature of the softmax (T = 1, one iteration) are those of zero-cost-nas. H
+    is symmetric, so the sum equals that of g_l (H W)_l, which needs fewer passes.
     """
     gradients = probe.gradients
     products = probe.hessian_weights
@@ -122,12 +122,16 @@ def fisher(probe: Probe) -> float:
 
         sum_l sum_c fan_in_l (1/2m) sum_i (sum over positions of a_lc dL/da_lc)^2
 
-    The code gives all weights of a channel the same value and sums over the weights, hence the
+    zero-cost-nas gives all weights of a channel the same value and sums over the weights, hence the
     factor fan_in. Its loss is the mean over the batch, so values scale with 1/m^2.
     """
-    # Raises an error if no weight receives a gradient.
+    # Called for its check that some weight receives a gradient.
     weight_gradients(probe)
-    return float(sum(c.fan_in * c.saliency.square().mean(0).sum() / 2 for c in probe.channels))
+    terms = []
+    for channels in probe.channels:
+        squares = channels.saliency.square().mean(0).sum()
+        terms.append(channels.fan_in * squares / 2)
+    return float(sum(terms))
 
 
 @register_proxy
@@ -137,7 +141,7 @@ def l2_norm(probe: Probe) -> float:
 
         sum_l ||W_l||_2
 
-    The network in the code contains all operations of a cell, used or not, so the score is the same
-    for all of NAS-Bench-201. Our networks contain only the operations of the architecture.
+    The network of zero-cost-nas contains all operations of a cell, used or not, so its score is the
+    same for all of NAS-Bench-201. Our networks contain only the operations of the architecture.
     """
     return float(sum(W.norm() for W in probe.weights.values()))

@@ -1,5 +1,6 @@
 """Zen-score (Lin et al., ICCV 2021, arXiv:2102.01063): how much a network with Gaussian weights
-amplifies a small perturbation, corrected for what batch norms divide by. No data are needed.
+amplifies a small perturbation of its input. Batch norms divide by standard deviations, which hides
+amplification, so their logarithms are added. No data are needed.
 """
 
 from typing import Literal
@@ -13,10 +14,9 @@ from untrained.probe import Probe
 from untrained.probe.guard import NormVariance
 from untrained.proxies.base import proxy, register_proxy
 
-# Since version 2, a network without feature maps is scored on its last hidden features also if it
-# contains functions that work in place; before, such a network was scored on its logits. Since
-# version 3, the outputs of two ReLUs are two features if their common input was overwritten in
-# between.
+# Since version 2, a network without feature maps is scored on its last hidden features even if it
+# calls in-place functions; before, such a network was scored on its logits. Since version 3, the
+# outputs of two ReLUs are two features if their common input was overwritten in between.
 VERSION = 3
 
 
@@ -42,9 +42,10 @@ def zen(
         x, e, weights ~ N(0, 1)
 
     f are the features before the last pooling; var_l are the variances of the channels in batch
-    norm l (a norm of constant inputs is left out). The code reads running variances instead, which
-    after two passes of a fresh network are 0.81 + 0.19 var: `variant=published`. The score is a
-    mean over `repeats`; the paper has 32, its search 1.
+    norm l (a norm of constant inputs is left out). The authors' code reads running variances
+    instead, which after two passes of a new network are 0.81 + 0.19 var: `variant=published`. The
+    score is the mean over `repeats` draws of weights and inputs. The paper uses 32 draws, and 1
+    draw in its search.
     """
     generator = probe.generator("zen")
     scores = [_score_once(probe, gamma, variant, generator) for _ in range(repeats)]
@@ -80,9 +81,10 @@ def amplification(original: Probe, perturbed: Probe, variant: str = "default") -
 
 
 def _running_variance(first: NormVariance, second: NormVariance) -> Tensor:
-    """Mean over channels of a running variance after two batches.
+    """Mean over channels of the running variance after two batches.
 
-    It starts at 1 and is updated with momentum 0.1 by the unbiased variance of each batch.
+    The running variance is 1 at first; each batch updates it with momentum 0.1 and the unbiased
+    variance of the batch.
     """
     a = first.channels.double().mean() * first.entries / (first.entries - 1)
     b = second.channels.double().mean() * second.entries / (second.entries - 1)

@@ -30,9 +30,9 @@ def zico(probe: Probe, batches: Batches = 2) -> float:
 
         sum_l ln sum (mean |g_l| / sigma_l)
 
-    The mean and the standard deviation (biased, as in the code) are over the batches. Entries with
-    sigma = 0 are left out, and so are layers that have no other entries. With two batches sigma is
-    |g_1 - g_2| / 2, which may be tiny, so single entries may dominate.
+    The mean and the standard deviation (biased, as in the authors' code) are over the batches.
+    Entries with sigma = 0 are left out, and so are layers that have no other entries. With two
+    batches sigma is |g_1 - g_2| / 2, which may be tiny, so single entries may dominate.
     """
     return gradient_consistency(probe.parts(batches))
 
@@ -42,7 +42,7 @@ def gradient_consistency(parts: Sequence[Probe]) -> float:
     gradients = [weight_gradients(part) for part in parts]
     ratios = []
     for name in gradients[0]:
-        g = torch.stack([by_name[name] for by_name in gradients])
+        g = torch.stack([part_gradients[name] for part_gradients in gradients])
         ratios.append(_mean_over_spread(g))
     sums = torch.stack(ratios)
     if not bool((sums > 0).any()):
