@@ -139,7 +139,7 @@ class ForwardProbe:
     def last_map(self) -> Tensor:
         """The last feature with more than one position, which is pooled and classified.
 
-        For an MLP, the last hidden features.
+        In a network without such features, as in an MLP, it is the last hidden feature.
         """
         maps = []
         hidden = []
