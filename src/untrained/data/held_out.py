@@ -28,7 +28,7 @@ def split_test_path(argument: str) -> tuple[Path, Path | None]:
     return Path(path), Path(os.path.expanduser(unquote(test_path)))
 
 
-def second_test_part_error(data: Path, test: Path) -> UsageError:
+def make_two_test_parts_error(data: Path, test: Path) -> UsageError:
     """Make the error for `--test` if the data have a test part already."""
     return UsageError(
         f"{data} has a test part already, so {test} cannot be its test part; leave out --test, or "

@@ -15,7 +15,7 @@ from untrained.data.parts import (
     choose_shares,
     split_by_class,
 )
-from untrained.data.regression import measure_labels, standardise_labels
+from untrained.data.regression import compute_label_statistics, standardise_labels
 from untrained.data.source import DataSource
 from untrained.errors import UsageError
 from untrained.types import REGRESSION, Batch, Task
@@ -101,7 +101,7 @@ def make_image_source(
     rows_of_parts = split_by_class(labels, choose_shares(existing_parts, test_share), task)
     if is_regression:
         train_labels = labels[rows_of_parts[TRAIN]].tolist()
-        label_mean, label_std = measure_labels(train_labels, task.dataset)
+        label_mean, label_std = compute_label_statistics(train_labels, task.dataset)
         task = replace(task, target_mean=label_mean, target_std=label_std)
         labels = standardise_labels(labels, task)
     mean, std = statistics or compute_channel_statistics(images)

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from untrained.data.arrays import MAX_CLASSES, make_array_source
-from untrained.data.held_out import second_test_part_error, split_test_path
+from untrained.data.held_out import make_two_test_parts_error, split_test_path
 from untrained.data.images import (
     LabelledImages,
     make_image_regression_task,
@@ -61,7 +61,7 @@ def npz(argument: str, like: Task, root: Path) -> DataSource:
     parts = read_npz(path)
     if test_path is not None:
         if TEST in parts:
-            raise second_test_part_error(path, test_path)
+            raise make_two_test_parts_error(path, test_path)
         parts = {**parts, TEST: read_npz(test_path)[TRAIN]}
     task = _make_task(f"npz:{path.name}", like, parts)
     source = make_source_from_parts(parts, task)
@@ -107,7 +107,7 @@ def _make_float_source(path: Path, test_path: Path | None) -> DataSource:
     named_arrays = dict(_read_named_arrays(path))
     if test_path is not None:
         if TEST in named_arrays:
-            raise second_test_part_error(path, test_path)
+            raise make_two_test_parts_error(path, test_path)
         named_arrays[TEST] = _read_named_arrays(test_path)[TRAIN]
     arrays_of_parts = {}
     for part, ((input_name, inputs), (target_name, targets)) in named_arrays.items():

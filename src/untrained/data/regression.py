@@ -10,7 +10,7 @@ from untrained.errors import UsageError
 from untrained.types import Task
 
 
-def measure_labels(labels: Sequence[float], title: str) -> tuple[float, float]:
+def compute_label_statistics(labels: Sequence[float], title: str) -> tuple[float, float]:
     """Return mean and standard deviation of the labels of training pictures.
 
     Args:

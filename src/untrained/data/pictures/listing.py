@@ -16,10 +16,10 @@ from statistics import median
 
 from PIL import Image
 
-from untrained.data.held_out import second_test_part_error
+from untrained.data.held_out import make_two_test_parts_error
 from untrained.data.parts import MIN_SPLIT_ROWS, TEST, TRAIN, VAL, choose_shares, split_rows
 from untrained.data.pictures.decode import open_image_file
-from untrained.data.regression import measure_labels
+from untrained.data.regression import compute_label_statistics
 from untrained.data.tables.target import Target
 from untrained.data.tables.values import read_label
 from untrained.errors import MAX_NAMES_SHOWN, UsageError
@@ -167,10 +167,10 @@ def make_listing(
             for file in part_files:
                 sorted_files.append(replace(file, part=part))
 
-    class_numbers = {label: number for number, label in enumerate(classes)}
-    part_numbers = {part: number for number, part in enumerate(PART_NAMES)}
+    class_indices = {label: index for index, label in enumerate(classes)}
+    part_indices = {part: index for index, part in enumerate(PART_NAMES)}
     sorted_files.sort(
-        key=lambda file: (part_numbers[file.part], class_numbers[file.label], file.name)
+        key=lambda file: (part_indices[file.part], class_indices[file.label], file.name)
     )
     all_problems = (*problems, *problems_with_labels)
     return Listing(title, classes, tuple(sorted_files), all_problems, target)
@@ -199,11 +199,11 @@ def _make_listing_of_numbers(
     for part, part_files in split_rows(train_files, shares).items():
         for file in part_files:
             sorted_files.append(replace(file, part=part))
-    part_numbers = {part: number for number, part in enumerate(PART_NAMES)}
-    sorted_files.sort(key=lambda file: (part_numbers[file.part], file.name))
+    part_indices = {part: index for index, part in enumerate(PART_NAMES)}
+    sorted_files.sort(key=lambda file: (part_indices[file.part], file.name))
 
     train_labels = [read_label(file.label, None) for file in sorted_files if file.part == TRAIN]
-    mean, std = measure_labels(train_labels, title)
+    mean, std = compute_label_statistics(train_labels, title)
     target = replace(target, mean=mean, std=std)
     return Listing(title, (), tuple(sorted_files), tuple(problems), target)
 
@@ -246,15 +246,15 @@ def list_folder(path: Path, test: Path | None = None) -> Listing:
     """
     title = f"folder:{path.resolve().name}"
     problems: Problems = []
-    files = _list_folder_files(path, problems)
+    files = _list_all_parts(path, problems)
     if test is not None:
-        test_files = _list_class_folder(test, TEST, problems)
+        test_files = _list_test_folder(test, problems)
         files = add_test_files(files, test_files, path, test)
     return make_listing(title, files, problems)
 
 
-def _list_folder_files(path: Path, problems: Problems) -> list[ImageFile]:
-    """Return the files of a folder, each with the part of its subfolder, or with `train`."""
+def _list_all_parts(path: Path, problems: Problems) -> list[ImageFile]:
+    """Return the files of a folder; those of class folders without a part are in `train`."""
     _check_folder(path)
     subfolders = {child.name.lower(): child for child in _list_subfolders(path, path, problems)}
     part_folders = _find_part_folders(subfolders)
@@ -266,22 +266,22 @@ def _list_folder_files(path: Path, problems: Problems) -> list[ImageFile]:
         and not _list_subfolders(train_folder, path, [])
     )
     if train_folder is None or is_train_a_class:
-        return list(_list_class_files(path, path, TRAIN, problems))
+        return list(_list_classes(path, path, TRAIN, problems))
     files: list[ImageFile] = []
     for part, folder in part_folders.items():
-        files += _list_class_files(folder, path, part, problems)
+        files += _list_classes(folder, path, part, problems)
     for child in other_folders:
         problems.append((_format_name(child, path), "not used: it is beside train, val and test"))
     return files
 
 
-def _list_class_folder(path: Path, part: str, problems: Problems) -> list[ImageFile]:
-    """Return the files of a folder with one subfolder per class, all of one part."""
+def _list_test_folder(path: Path, problems: Problems) -> list[ImageFile]:
+    """Return the files of the user's own test folder, which has one subfolder per class."""
     _check_folder(path)
     new_problems: Problems = []
-    # Lists the problems of the folder itself, which `_list_class_files` leaves out.
+    # Lists the problems of the folder itself, which `_list_classes` leaves out.
     _list_subfolders(path, path, new_problems)
-    files = list(_list_class_files(path, path, part, new_problems))
+    files = list(_list_classes(path, path, TEST, new_problems))
     for name, reason in new_problems:
         problems.append((f"{path.name}/{name}", reason))
     return files
@@ -318,7 +318,7 @@ def add_test_files(
         UsageError: There is a test part already, or no test file belongs to a known class.
     """
     if any(file.part == TEST for file in files):
-        raise second_test_part_error(path, test)
+        raise make_two_test_parts_error(path, test)
     labels = {file.label for file in files}
     if have_classes and not any(file.label in labels for file in test_files):
         shown_labels = ", ".join(sorted(labels)[:MAX_NAMES_SHOWN])
@@ -338,13 +338,21 @@ def _find_part_folders(subfolders: Mapping[str, Path]) -> dict[str, Path]:
     return part_folders
 
 
-def _list_class_files(
-    folder: Path, root: Path, part: str, problems: Problems
-) -> Iterator[ImageFile]:
-    """Yield the files of every class folder in a folder."""
+def _list_classes(folder: Path, root: Path, part: str, problems: Problems) -> Iterator[ImageFile]:
+    """Yield the files of every class folder in a folder.
+
+    Args:
+        folder: The folder, which has one subfolder per class.
+        root: The folder that the user has named. It may be `folder` itself.
+        part: The part of the files.
+        problems: What is not used is added to it.
+    """
+    folder_problems: Problems = []
+    class_folders = _list_subfolders(folder, root, folder_problems)
     # The caller has already listed the problems in the root itself.
-    new_problems = problems if folder != root else []
-    for class_folder in _list_subfolders(folder, root, new_problems):
+    if folder != root:
+        problems.extend(folder_problems)
+    for class_folder in class_folders:
         if not is_utf8(class_folder.name):
             raise UsageError(
                 f"the name of the class folder {_format_name(class_folder, root)} is not UTF-8; "
