@@ -989,7 +989,7 @@ def write_numbers(
     results: Mapping[str, Row],
 ) -> None:
     """Write the numbers in the form of the other pages; keep those of other commands."""
-    lines = []
+    lines: list[Row] = []
     for row in comparisons:
         lines.append(
             {
