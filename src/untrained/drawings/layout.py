@@ -306,8 +306,9 @@ def _measure_bending(layout: GraphLayout, order: Order, gaps: Gaps) -> float:
 def _place_across(layout: GraphLayout, order: Order, gaps: Gaps) -> None:
     """Move the slots of each rank towards their targets, in several sweeps over all ranks.
 
-    The slots of a rank keep their order and the gaps between them. The target of a node is the middle of its neighbours. The target
-    of the slots of a long edge is their mean, so that the edge becomes level.
+    The slots of a rank keep their order and the gaps between them. The target of a node is the
+    middle of its neighbours. The target of the slots of a long edge is their mean, so that the edge
+    becomes level.
     """
     slots = layout.slots
     chain_of_slot: dict[int, list[int]] = {}

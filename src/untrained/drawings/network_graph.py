@@ -39,8 +39,9 @@ _PLAIN_FUNCTIONS = frozenset(
     "detach to float double half long int bool type chunk split tensor_split unbind getitem narrow "
     "select pad constant_pad identity add sub mul div neg alias get cat stack".split()
 )
-# Names of the positional arguments of convolutions. Linear layers and embeddings have the same first
-# two. Transposed convolutions have `output_padding` instead of `dilation`; labels show neither.
+# Names of the positional arguments of convolutions. Linear layers and embeddings have the same
+# first two. Transposed convolutions have `output_padding` instead of `dilation`; labels show
+# neither.
 _ARGUMENT_NAMES = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 # Labels of functions that become layers.
 _LAYER_LABELS = {

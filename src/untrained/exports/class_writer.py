@@ -198,7 +198,8 @@ def _write_class(
     """
     block = block_class.instances[0]
     # The positions of literals continue from the constructor to the forward pass, so both share one
-    # iterator. In the constructor an argument is a local variable, in the forward pass an attribute.
+    # iterator. In the constructor an argument is a local variable, in the forward pass it is an
+    # attribute.
     positions = iter(range(len(list_literals(content))))
     constructor = transform_tree(
         (content.base_arguments, content.members), _insert_names(argument_names, positions, "")

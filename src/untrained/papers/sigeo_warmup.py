@@ -228,8 +228,8 @@ def table_3(config: ExperimentConfig) -> Findings:
         "measured separately.",
         "All networks see CIFAR-10, also for the accuracies on CIFAR-100 and ImageNet16-120, whose "
         "training images are not available.",
-        f"NAS-Bench-101 and NAS-Bench-301 have {100 * PLANS['NB101'].share:g} % as many architectures "
-        "as NAS-Bench-201, because their networks are larger.",
+        f"NAS-Bench-101 and NAS-Bench-301 have {100 * PLANS['NB101'].share:g} % as many "
+        "architectures as NAS-Bench-201, because their networks are larger.",
     ]
     return Findings(tuple(lines), tuple(deviations))
 

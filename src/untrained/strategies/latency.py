@@ -52,8 +52,8 @@ class Latency:
         threads: Number of CPU threads.
         device: Where the network ran.
         runtime: "torch", or "onnx" for ONNX Runtime.
-        runs: Number of timed forward passes per round; there are more rounds if the times differ too
-            much.
+        runs: Number of timed forward passes per round; there are more rounds if the times differ
+            too much.
         warm_up: Number of forward passes before the timed ones.
     """
 
