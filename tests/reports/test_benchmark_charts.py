@@ -81,8 +81,8 @@ def test_bars_and_intervals_are_at_their_values(room: float) -> None:
         for ends in whiskers:
             expected = [find_pixel(ticks, end) for end in (row.low, row.high) if end is not None]
             assert [float(end) for end in ends] == pytest.approx(expected, abs=0.15)
-    (mark,) = find_by_class(svg, "mark")
-    assert float(re.findall(r"M([-\d.]+)", mark.attrib["d"])[0]) == pytest.approx(
+    (line,) = find_by_class(svg, "reference")
+    assert float(re.findall(r"M([-\d.]+)", line.attrib["d"])[0]) == pytest.approx(
         find_pixel(ticks, 0.4), abs=0.15
     )
     assert [text.text for text in find_by_class(svg, "title")] == ["0.900", "0.400", "\u22120.250"]

@@ -2,9 +2,9 @@
 
 `reports/svg/plot.py` has the parts of charts that have axes.
 
-Colours are CSS classes, which `style.css` defines. Operations have one class per family: `op-skip`,
-`op-conv3`, and so on. The family is found by matching the name of the operation with names that are
-common in the field; operations with other names have the colour of text.
+Colours are CSS classes, which `drawings/style.css` defines. Operations have one class per family:
+`op-skip`, `op-conv3`, and so on. The family is found by matching the name of the operation with
+names that are common in the field; operations with other names have the colour of text.
 """
 
 import re

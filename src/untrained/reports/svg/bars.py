@@ -57,7 +57,7 @@ def draw_bars(rows: Sequence[Bar], max_width: float, reference: float | None = N
     for i, row in enumerate(rows):
         parts.append(_draw_row(area, row, _ROW_HEIGHT * (i + 0.5), width))
     if reference is not None:
-        parts.append(f'<path class="mark" d="M{area.x_pixel(reference):.1f},0V{height:.1f}"/>')
+        parts.append(f'<path class="reference" d="M{area.x_pixel(reference):.1f},0V{height:.1f}"/>')
     description = f"{len(rows)} bars. " + "; ".join(_describe_row(row) for row in rows)
     return Drawing("chart", (0.0, 0.0, width, height + _FOOT_HEIGHT), description, parts).to_html()
 

@@ -1,6 +1,6 @@
 """Common parts of charts: the plot area, its axes, points and lines, and the `<svg>` itself.
 
-Colours and fonts are CSS classes, which `style.css` defines.
+Colours and fonts are CSS classes, which `reports/style.css` defines.
 """
 
 from collections.abc import Sequence
