@@ -17,7 +17,9 @@ from untrained.training.result import TrainingKey
 
 CHECKPOINT_FILE = "checkpoint.pt"
 WEIGHTS_FILE = "model.pt"
-# A checkpoint is written after the first step that ends this long after the previous checkpoint.
+# A training writes a checkpoint after every epoch and after this many steps. A training and a
+# warm-up also write one after the first step that ends this long after the previous checkpoint.
+CHECKPOINT_STEPS = 200
 CHECKPOINT_SECONDS = 30.0
 
 Weights = dict[str, Tensor]  # a state dict

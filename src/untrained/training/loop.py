@@ -398,8 +398,8 @@ class Training:
             epochs=self.recipe.epochs,
         )
 
-    def resume(self, path: Path, key: TrainingKey) -> None:
-        """Restore the state of a checkpoint, so that `run` continues from there.
+    def resume_if_saved(self, path: Path, key: TrainingKey) -> None:
+        """Restore the state of a checkpoint if there is one, so that `run` continues from there.
 
         Order, augmentation and dropout depend only on the seed and the number of the step. So the
         result is the same as without the interruption; on a CPU it is equal bit for bit.

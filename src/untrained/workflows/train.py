@@ -58,6 +58,7 @@ from untrained.training.adaptation import adapt_recipe
 from untrained.training.checkpoint import (
     CHECKPOINT_FILE,
     CHECKPOINT_SECONDS,
+    CHECKPOINT_STEPS,
     WEIGHTS_FILE,
     copy_portable_weights,
     fingerprint_weights,
@@ -94,9 +95,6 @@ from untrained.workflows.live_report import LiveReport
 from untrained.workflows.network_spec import is_ctr_design
 from untrained.workflows.training_setup import TrainingSetup, find_run_folder, prepare_training
 
-# Number of steps between checkpoints. There is also one after every epoch, and one after
-# `CHECKPOINT_SECONDS`.
-CHECKPOINT_EVERY = 200
 # Values of the option `refit`.
 VALIDATION = "validation"
 ALL_PARTS = "all"
@@ -134,7 +132,7 @@ def train(
     start: str | Path | None = None,
     time: str | None = None,
     finish_in: float | None = None,
-    checkpoint_every: int = CHECKPOINT_EVERY,
+    checkpoint_every: int = CHECKPOINT_STEPS,
     input_shape: tuple[int, ...] | None = None,
     tensorboard: bool = False,
     data_root: str | Path | None = None,
@@ -350,7 +348,7 @@ def train(
     if estimate is not None:
         # If the estimate was shortened, so is this training.
         training.limit_epochs(len(estimate.curve))
-    training.resume(folder / CHECKPOINT_FILE, key)
+    training.resume_if_saved(folder / CHECKPOINT_FILE, key)
     checkpoint_seconds = CHECKPOINT_SECONDS
     if device == ACCELERATE:
         # Each process has its own clock, but all must save at the same step.
