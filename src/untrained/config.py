@@ -195,18 +195,18 @@ class Limits:
         }
         numbers = {}
         for name, text in texts.items():
-            if name not in LIMITS:
-                raise unknown_name_error("limit", name, LIMITS)
+            if name not in LIMIT_NAMES:
+                raise unknown_name_error("limit", name, LIMIT_NAMES)
             if text is not None:
                 parse = parsers.get(name, parse_amount)
                 numbers[name] = parse(text, name)
         return cls(**numbers)
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) is not None for name in LIMITS)
+        return any(getattr(self, name) is not None for name in LIMIT_NAMES)
 
 
-LIMITS = tuple(limit.name for limit in fields(Limits))
+LIMIT_NAMES = tuple(limit.name for limit in fields(Limits))
 # Keys of `ut.search(limits={...})` and the attributes of `Limits`. Keys without a prefix are upper
 # limits.
 LIMIT_KEYS = {
@@ -398,7 +398,7 @@ class SearchConfig:
             "validate": self.validate,
             "warm_up": self.warm_up,
         }
-        for name in LIMITS:
+        for name in LIMIT_NAMES:
             description[name] = self.limit_texts.get(name)
         description["input_size"] = self.input_size
         description["latency_table"] = None
