@@ -304,6 +304,38 @@ def test_networks_of_a_new_version_of_a_space_are_measured_again(
     assert fingerprint_space("mlp") == fingerprint_space(untrained.load_space(SMALL_MLPS))
 
 
+def test_a_score_of_a_former_version_of_a_space_is_not_returned(
+    project: Path, increase_version: Callable[[], None]
+):
+    def score_and_count() -> int:
+        network = "depth=1,width1=16,activation=relu"
+        untrained.score(network, proxies="params", space="mlp", store=project / "scores.sqlite")
+        return count_records(project / "scores.sqlite")
+
+    before = score_and_count()
+    assert score_and_count() == before
+    increase_version()
+    assert score_and_count() == 2 * before
+
+
+def test_a_training_of_a_former_version_of_a_space_is_not_returned(
+    project: Path, increase_version: Callable[[], None]
+):
+    def train_mlp(**options: Any) -> Any:
+        return train_net("depth=1,width1=16,activation=relu", space="mlp", **options)
+
+    trained = train_mlp(run=project / "run")
+    assert train_mlp(run=project / "run").was_finished
+    assert export(project / "run", project / "out").config["accuracy"] == trained.accuracy
+    default_folder = train_mlp().folder
+    increase_version()
+    with pytest.raises(AnotherTrainingError, match="an earlier version of mlp"):
+        train_mlp(run=project / "run")
+    assert train_mlp().folder != default_folder
+    # The weights fit, but the test result is that of another network.
+    assert export(project / "run", project / "out").config["accuracy"] is None
+
+
 def test_a_search_measures_again_after_a_new_version_of_its_space(
     project: Path, increase_version: Callable[[], None]
 ):

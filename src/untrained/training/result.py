@@ -81,7 +81,8 @@ class TrainingKey:
         refit: Whether the validation part was used for training too, without selection; "all" if
             the test part was used as well.
         start: Fingerprint of the weights that the training began with; empty for fresh weights.
-        code: Fingerprint of the user's code or module.
+        code: Fingerprint of the user's code or module; for a registered space, its version if that
+            is not 1.
         samples: Fingerprint of all samples.
         torch: Version of torch.
     """

@@ -27,7 +27,7 @@ from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Standing
 from untrained.runs.winner import choose_trusted_space, read_winner
 from untrained.seeds import derive_seed
-from untrained.spaces import Space
+from untrained.spaces import Space, fingerprint_space
 from untrained.training.checkpoint import WEIGHTS_FILE, load_tensors
 from untrained.training.result import TRAINING_FILE
 from untrained.types import Arch, Task
@@ -316,6 +316,8 @@ def _is_training_of(key: dict[str, Any], spec: NetworkSpec, space: str | Space) 
     if spec.arch.space not in ("module", "factory") and key["arch"] != str(spec.arch):
         return False
     code: str = key.get("code", "")
+    if spec.space is not None and spec.space.is_builtin:
+        return code == fingerprint_space(spec.space)
     if not code or spec.arch.space in ("module", "timm"):
         return True
     if spec.space is None:

@@ -78,12 +78,18 @@ class NetworkSpec:
     factory: str = ""
 
     def fingerprint_code(self, space: str | Space) -> str:
-        """Return a fingerprint of the user's code that builds the network, or an empty text."""
+        """Return a fingerprint of the code that builds the network, or an empty text.
+
+        Args:
+            space: The space as the user named it, for a network of a user's space.
+        """
         if self.factory:
             return fingerprint_user_code(self.factory)[:_FINGERPRINT_LENGTH]
-        if self.space and not self.cacheable:
-            return fingerprint_space(space)
-        return ""
+        if self.space is None:
+            return ""
+        if self.space.is_builtin:
+            return fingerprint_space(self.space)
+        return fingerprint_space(space)
 
 
 def load_network_spec(

@@ -27,7 +27,7 @@ from untrained.probe.guard import random_state
 from untrained.runs.folder import make_file_name
 from untrained.runs.winner import choose_trusted_space, read_winner
 from untrained.seeds import derive_seed
-from untrained.spaces import Space, load_space
+from untrained.spaces import Space, fingerprint_space, load_space
 from untrained.training.recipes import Recipe
 from untrained.types import Arch
 from untrained.workflows.network_spec import (
@@ -85,8 +85,8 @@ class TrainingSetup:
     def fingerprint_code(self) -> str:
         """Return a fingerprint of what defines the network.
 
-        This is the user's files or module, or the version of timm. The fingerprint is empty for a
-        network of a registered space and for a hand-designed network for tables.
+        This is the user's files or module, the version of timm, or that of a registered space,
+        which is empty if it is 1. The fingerprint of a hand-designed network for tables is empty.
         """
         if self.spec.arch.space == "module":
             return fingerprint_module(self.spec.build(self.source.task))
@@ -94,6 +94,8 @@ class TrainingSetup:
             return f"timm {metadata.version('timm')}"
         if is_ctr_design(self.spec.arch):
             return ""
+        if self.spec.space is not None and self.spec.space.is_builtin:
+            return fingerprint_space(self.spec.space)
         return fingerprint_user_code(self.space or self.spec.factory)
 
     def choose_default_folder(self, recipe: str, code: str, samples: str) -> Path:
