@@ -21,7 +21,7 @@ from tests.cli.helpers import COMMANDS
 from untrained.cli.app import app
 from untrained.config import ComputeOptions, SearchConfig
 from untrained.errors import UsageError
-from untrained.runs.folder import get_default_confirmations, get_default_effort
+from untrained.runs.folder import get_default_effort, get_default_group_size
 from untrained.workflows.score import ScoreOptions
 from untrained.workflows.search import SearchOptions, SearchResult
 
@@ -180,7 +180,7 @@ def capture_config(monkeypatch: pytest.MonkeyPatch, **options: Any) -> SearchCon
 @pytest.mark.parametrize("data", ["digits", "folder:./photos", "npz:x.npz", "csv:x.csv", "clicks"])
 def test_a_search_confirms_as_on_the_command_line(monkeypatch, data):
     config = capture_config(monkeypatch, data=data)
-    assert config.confirm == get_default_confirmations(data)
+    assert config.confirm == get_default_group_size(data)
     assert config.effort == get_default_effort(data)
     assert capture_config(monkeypatch, data=data, time=None, effort="") == config
     assert capture_config(monkeypatch, data=data, confirm=0).confirm == 0

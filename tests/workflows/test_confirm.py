@@ -27,7 +27,7 @@ from untrained.reports.group_comparison import (
     compare_groups,
     compute_permutation_p,
 )
-from untrained.runs.folder import RunFolder, get_default_confirmations
+from untrained.runs.folder import RunFolder, get_default_group_size
 from untrained.runs.ranking import rank_records
 from untrained.runs.winner import read_winner
 from untrained.types import Failure
@@ -192,7 +192,7 @@ def test_the_highest_accuracy_wins_and_a_failed_training_has_no_value(tmp_path):
     ],
 )
 def test_confirmations_are_the_default_for_data_of_the_user(data, count):
-    assert get_default_confirmations(data) == count
+    assert get_default_group_size(data) == count
 
 
 def show_result(winner: int | None, capsys: pytest.CaptureFixture[str]) -> str:

@@ -268,7 +268,7 @@ def search(
     from untrained.cli.terminal.search_result import show_search_result
     from untrained.cli.terminal.text import print_line
     from untrained.config import DEFAULT_DATA, ComputeConfig, SearchConfig
-    from untrained.runs.folder import get_default_confirmations, get_default_effort
+    from untrained.runs.folder import get_default_effort, get_default_group_size
     from untrained.runs.ranking import make_record_rows
     from untrained.workflows.report import REPORT_FILE
     from untrained.workflows.search import run_search
@@ -295,12 +295,12 @@ def search(
     data_name = add_test(add_label(data, label, task), test)
     if data_name is None:
         data_name = DEFAULT_DATA
-    # Confirmation takes time. It is worth it on the user's own data; for data that come with the
-    # package, the quality of the proxies is known.
+    # Short trainings take time. They are worth it on the user's own data; for data that come with
+    # the package, the quality of the proxies is known.
     if no_confirm:
         confirm = 0
     elif confirm is None:
-        confirm = get_default_confirmations(data_name)
+        confirm = get_default_group_size(data_name)
     if effort is None:
         effort = ""
         if confirm and time is None:

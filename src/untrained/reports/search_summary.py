@@ -131,12 +131,12 @@ class SearchSummary:
     @property
     def best(self) -> str:
         """The best architecture by short trainings if there were any, else by the ranking."""
-        confirmed = None
+        trained_winner = None
         if self.contest:
-            confirmed = self.contest.winner
+            trained_winner = self.contest.winner
         elif self.confirmation:
-            confirmed = self.confirmation.best_arch
-        winner = choose_winner([row.arch for row in self.ranking], confirmed)
+            trained_winner = self.confirmation.best_arch
+        winner = choose_winner([row.arch for row in self.ranking], trained_winner)
         assert winner is not None, "`best` needs a ranking"
         return winner
 

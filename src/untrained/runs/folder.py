@@ -31,8 +31,9 @@ STORE = "records.sqlite"
 RUN_FILE = "run.json"
 # Bytes of a file name. Most file systems allow 255, and a number may be appended.
 _MAX_NAME_BYTES = 240
-DEFAULT_CONFIRMATIONS = 5  # networks per group on tables
-DEFAULT_CONTEST_SIZE = 3  # networks per group in a contest, which also has known designs
+# Networks per group in the short trainings after a search, on tables and on pictures.
+DEFAULT_TABLE_GROUP_SIZE = 5
+DEFAULT_CONTEST_GROUP_SIZE = 3
 PICTURE_SOURCES = ("folder", "images", "npz")
 _PACKAGES = ("torch", "numpy")
 # Keys that occur only in a `run.json` of an earlier version, which cannot be read.
@@ -395,7 +396,7 @@ class RunFolder:
         if compute.device == "cpu":
             del arguments["device"]
         command = f"untrained search {format_options(SearchConfig, arguments)}"
-        if get_default_confirmations(config.data) and not config.confirm:
+        if get_default_group_size(config.data) and not config.confirm:
             command += " --no-confirm"
         return command
 
@@ -451,7 +452,7 @@ class RunFolder:
         return cls(**arguments)
 
 
-def get_default_confirmations(data: str) -> int:
+def get_default_group_size(data: str) -> int:
     """Return the default number of networks per group in the short trainings after a search.
 
     They are worth their time only on the user's own data. For other data sets, it is known how well
@@ -459,9 +460,9 @@ def get_default_confirmations(data: str) -> int:
     """
     kind = data.partition(":")[0]
     if kind in PICTURE_SOURCES:
-        return DEFAULT_CONTEST_SIZE
+        return DEFAULT_CONTEST_GROUP_SIZE
     if kind in SOURCES and SOURCES[kind].belongs_to_user:
-        return DEFAULT_CONFIRMATIONS
+        return DEFAULT_TABLE_GROUP_SIZE
     return 0
 
 

@@ -57,11 +57,11 @@ from untrained.reports.contest_result import (
     ContestEntry,
 )
 from untrained.runs.folder import (
-    DEFAULT_CONFIRMATIONS,
-    DEFAULT_CONTEST_SIZE,
+    DEFAULT_CONTEST_GROUP_SIZE,
+    DEFAULT_TABLE_GROUP_SIZE,
     RunFolder,
-    get_default_confirmations,
     get_default_effort,
+    get_default_group_size,
 )
 from untrained.runs.ranking import Ranking, choose_winner, make_record_rows
 from untrained.runs.store import Store
@@ -216,7 +216,7 @@ class SearchOptions(ComputeOptions, total=False):
             The default is 3 on pictures of your own, 5 on tables of your own, else 0. For data in
             Python it is 0, unless `export` is set.
         effort: "quick" (15 minutes), "normal" (1 hour) or "thorough" (4 hours). The default is
-            "quick" if pictures of your own are confirmed and `time` is not set, else no limit.
+            "quick" if pictures of your own have a contest and `time` is not set, else no limit.
         export: Train the winner, and export it to this folder.
         recipe: Recipe of that training; None for the default.
         refit: "all" to train on all samples in the end, test part included.
@@ -320,7 +320,7 @@ def search(
     has_training = bool(confirm) or export is not None or bool(options.get("warm_up"))
     search_data = _open_search_data(data, has_training)
     if confirm is None:
-        confirm = search_data.choose_confirmations(has_export=export is not None)
+        confirm = search_data.choose_group_size(has_export=export is not None)
     is_time_set = options.get("time") is not None or bool(options.get("effort"))
     if confirm and not is_time_set:
         search_options["effort"] = search_data.choose_effort()
@@ -388,11 +388,13 @@ class _SearchData:
     samples: Samples | None = None
     source: DataSource | None = None
 
-    def choose_confirmations(self, has_export: bool) -> int:
+    def choose_group_size(self, has_export: bool) -> int:
         """Return the default of `confirm`: the same as on the command line."""
         if self.source is not None and self.name == DATASET_NAME and has_export:
-            return DEFAULT_CONFIRMATIONS if self.source.is_table else DEFAULT_CONTEST_SIZE
-        return get_default_confirmations(self.name)
+            if self.source.is_table:
+                return DEFAULT_TABLE_GROUP_SIZE
+            return DEFAULT_CONTEST_GROUP_SIZE
+        return get_default_group_size(self.name)
 
     def choose_effort(self) -> str:
         """Return the default of `effort`: the same as on the command line."""
