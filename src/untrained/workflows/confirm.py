@@ -135,7 +135,8 @@ def confirm_ranking(
     )
     # Save before the long trainings, so that an interruption does not lose the winner.
     confirmation.save(run.folder)
-    best_arch = max(scores, key=lambda arch: scores[arch])
+    archs_by_name = {str(arch): arch for arch in archs}
+    best_arch = archs_by_name[confirmation.best_arch]
     all_rows_seconds = None
     if seconds is not None:
         remaining_seconds = max(0.0, seconds - (perf_counter() - start))

@@ -30,7 +30,7 @@ from untrained.reports.search_summary import (
     TradeoffPoint,
     WorkerTimes,
 )
-from untrained.runs.folder import RunFolder
+from untrained.runs.folder import RUN_FILE, RunFolder
 from untrained.runs.ranking import Ranking, collect_columns, compute_fitnesses
 from untrained.runs.reference import describe_consensus, get_confirm_advice
 from untrained.runs.session import SESSION_FILE, Session, read_session
@@ -50,7 +50,6 @@ from untrained.training.result import TRAINING_FILE, TrainingResult
 from untrained.types import Arch, Record
 
 REPORT_FILE = "report.html"
-RUN_FILE = "run.json"
 # The page of a run in progress reloads after this time.
 RELOAD_SECONDS = 5
 
