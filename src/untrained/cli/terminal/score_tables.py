@@ -3,26 +3,30 @@
 from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from untrained.cli.terminal.console import SafeConsole
+from untrained.cli.terminal.wrapped_name import WrappedName
 from untrained.formatting import format_number
 from untrained.runs.ranking import ScoreRow
 from untrained.workflows.rank import ModelRanking
 
 
 def show_scores(rows: Sequence[ScoreRow]) -> None:
-    """Print one line per network and proxy: mean and deviation over the seeds, or the failure.
+    """Print one line per network and proxy: the mean over the seeds, or the failure.
+
+    With several seeds, the line also has the standard deviation and the number of seeds.
 
     Args:
         rows: One row per record, with the statistics over its seeds.
     """
     several_seeds = any(row["n"] > 1 for row in rows)
     table = Table(box=None)
-    table.add_column("network", overflow="fold")
-    table.add_column("proxy", overflow="fold")
+    table.add_column("network")
+    table.add_column("proxy")
     table.add_column("score", overflow="fold", justify="right")
     if several_seeds:
         table.add_column("± std", overflow="fold", justify="right")
@@ -39,7 +43,7 @@ def show_scores(rows: Sequence[ScoreRow]) -> None:
                 deviation = f"{first['std']:.3g}"
         else:
             score = Text(failure, "red", justify="left")
-        cells: list[str | Text] = [escape(arch), escape(proxy), score]
+        cells: list[RenderableType] = [WrappedName(arch), WrappedName(proxy), score]
         if several_seeds:
             cells += [deviation, str(first["n"])]
         table.add_row(*cells)
@@ -57,9 +61,9 @@ def _group_rows(rows: Sequence[ScoreRow]) -> dict[tuple[str, str], list[ScoreRow
 def show_model_ranking(ranking: ModelRanking) -> None:
     """Print the networks, best first, and which one to train first.
 
-    The sizes of the networks are baselines: if a size alone would choose another network, a line
-    says so. With several seeds or by a consensus, networks that are not significantly worse than
-    the best are marked by "=".
+    A line says which network each of the other proxies would choose, if that is another one. Among
+    them are the sizes of the networks, as baselines. With several seeds or with a consensus,
+    networks that are not significantly worse than the best are marked by "=".
     """
     console = SafeConsole()
     labels = [proxy.label for proxy in ranking.proxies]
@@ -71,14 +75,14 @@ def show_model_ranking(ranking: ModelRanking) -> None:
         table.add_column(escape(label), justify="right")
         if label == labels[0] and has_intervals:
             table.add_column("95 %")
-    table.add_column("network", overflow="fold")
+    table.add_column("network")
     for row in rows:
         scores = [format_number(row[label]) for label in labels]
         if has_intervals:
             scores.insert(1, _format_interval(row["low"], row["high"]))
-        network = escape(row["arch"])
+        network: RenderableType = WrappedName(row["arch"])
         if row["error"]:
-            network += f" [red]{escape(row['error'])}[/]"
+            network = Group(network, Text(row["error"], "red"))
         place = str(row["place"] or "")
         if row["tied"]:
             place = f"= {place}"

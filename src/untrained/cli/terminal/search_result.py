@@ -12,6 +12,7 @@ from rich.table import Table
 from untrained.cli.terminal.confirmation import show_confirmation
 from untrained.cli.terminal.console import SafeConsole
 from untrained.cli.terminal.contest import show_contest
+from untrained.cli.terminal.wrapped_name import WrappedName
 from untrained.formatting import (
     choose_column_format,
     format_count,
@@ -52,7 +53,7 @@ def show_search_result(result: SearchResult, page: Path) -> None:
 
 
 def _show_winner(console: SafeConsole, result: SearchResult) -> None:
-    """Print the contest, or else the ranking and the result of the confirmation; the winner."""
+    """Print the winner, after what it was chosen by: the contest, or ranking and confirmation."""
     standings = result.ranking.standings
     if not standings:
         if result.ranking.failed:
@@ -96,7 +97,7 @@ def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
         screened_archs = {record.arch for record in result.records}
         console.print_plain(run.describe_screening(len(screened_archs), total))
     if failures:
-        reasons = escape(_count_failures(failures))
+        reasons = escape(_format_failure_counts(failures))
         console.print(f"no score for {len(failures)} of {total}: {reasons}")
     has_trained = result.contest is not None or result.confirmed is not None
     advice = get_confirm_advice(has_trained)
@@ -138,7 +139,7 @@ def _make_ranking_table(result: SearchResult) -> Table:
     other_columns = collect_columns(result.records, result.run.additional)
     for label in other_columns:
         table.add_column(escape(_shorten_proxy(label)), justify="right")
-    table.add_column("architecture", overflow="fold")
+    table.add_column("architecture")
 
     # Sizes are shown next to the score, because they are the baselines of every proxy.
     sizes = _collect_sizes(result)
@@ -157,8 +158,7 @@ def _make_ranking_table(result: SearchResult) -> Table:
             cells.append("" if size is None else format_quantity(size))
         for column in other_columns.values():
             cells.append(format_number(column.get(standing.arch)))
-        cells.append(escape(shorten_text(str(standing.arch))))
-        table.add_row(*cells)
+        table.add_row(*cells, WrappedName(_shorten_arch(standing.arch)))
     return table
 
 
@@ -187,8 +187,9 @@ def _format_marks(standing: Standing, winner: Arch | None) -> str:
     return marks
 
 
-def shorten_text(text: str) -> str:
-    """Cut a long text to `MAX_ARCH_LENGTH` characters, with an ellipsis at the end."""
+def _shorten_arch(arch: Arch) -> str:
+    """Return an architecture as text of at most `MAX_ARCH_LENGTH` characters."""
+    text = str(arch)
     if len(text) <= MAX_ARCH_LENGTH:
         return text
     return f"{text[: MAX_ARCH_LENGTH - 1]}\u2026"
@@ -232,11 +233,12 @@ def format_cost(run: RunFolder) -> str:
     return cost
 
 
-def _count_failures(failures: Sequence[tuple[Arch, Failure]]) -> str:
+def _format_failure_counts(failures: Sequence[tuple[Arch, Failure]]) -> str:
     """Format the number of failures per kind, with the first reason of each kind."""
     counts: dict[str, int] = {}
     first_details: dict[str, str] = {}
     for _, failure in failures:
         counts[failure.kind] = counts.get(failure.kind, 0) + 1
         first_details.setdefault(failure.kind, failure.detail)
-    return "; ".join(f"{count} {kind} ({first_details[kind]})" for kind, count in counts.items())
+    texts = [f"{count} {kind} ({first_details[kind]})" for kind, count in counts.items()]
+    return "; ".join(texts)
