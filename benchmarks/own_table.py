@@ -6,7 +6,9 @@
 `train` appends a line per training to `results.csv` in the run folder, so that a stopped run loses
 at most one training. The same command resumes, and larger counts continue. `build` writes the tables
 of the package. `export --run FOLDER` writes `results.csv` from the tables of the package, so that
-`train` can add networks to them.
+`train` can add networks to them. `report` prints the tables of docs/results/own-table.md; with
+`--bench FOLDER`, also how proxies rank the networks. That folder contains the runs of `untrained bench`,
+one per space and data set, such as `convnet-cifar10`.
 
 Recipe: CIFAR-10, reduced to 16 pixels; 10 epochs on 4,000 pictures with random flips, in batches of
 100; the rate rises during the first epoch and then falls to zero with a cosine. The result is the
@@ -31,8 +33,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from untrained.benchmarks import BENCHMARKS, Metric, open_table
+from untrained.benchmarks import BENCHMARKS, BenchmarkTable, Metric, open_table
+from untrained.benchmarks.noise_ceiling import measure_noise_ceiling
 from untrained.benchmarks.parquet import write_table_file
+from untrained.benchmarks.result import BenchmarkResult, Estimate
 from untrained.benchmarks.table import make_table_header
 from untrained.benchmarks.table_builder import TableBuilder
 from untrained.data import load_data, set_input_size
@@ -56,6 +60,8 @@ SIZE_CLASSES = 9
 # Every fifth network is trained with all seeds. The number has no common divisor with the number of
 # classes, so that networks of all sizes are among them.
 REPEATED_EVERY = 5
+# What the networks see in the comparison of proxies.
+BENCH_DATA = (DATA, "digits", "photos", "noise")
 
 SOURCE = "untrained"
 PARAMS = Metric("params", "", higher_is_better=False, source=SOURCE)
@@ -107,13 +113,20 @@ def main() -> None:
     build.add_argument("--run", type=Path, required=True, help="Folder of results.csv.")
     export = commands.add_parser("export", help="Write results.csv from the tables.")
     export.add_argument("--run", type=Path, required=True, help="Folder of results.csv.")
+    report = commands.add_parser("report", help="Print what the tables of the package contain.")
+    report.add_argument("--bench", type=Path, help="Folder of runs of `untrained bench`.")
     options = parser.parse_args()
     if options.command == "train":
         train_networks(options)
     elif options.command == "build":
         build_tables(options.run / RESULTS)
-    else:
+    elif options.command == "export":
         export_tables(options.run / RESULTS)
+    else:
+        print_facts()
+        if options.bench is not None:
+            for recipe in RECIPES:
+                print_ranking(recipe.space, options.bench)
 
 
 # ------------------------------------------------------------------------------------- training
@@ -394,6 +407,85 @@ def export_tables(results_path: Path) -> None:
                     "date": table.origin["dates"].split(", ")[0],
                 }
                 append_result(results_path, row)
+
+
+# --------------------------------------------------------------------------------------- report
+
+
+def print_facts() -> None:
+    """Print a table with what the tables of the package contain."""
+    columns = [describe_table(open_table(recipe.space)) for recipe in RECIPES]
+    print(f"| | {' | '.join(f'`{recipe.space}`' for recipe in RECIPES)} |")
+    print("|---|" + "---|" * len(RECIPES))
+    for label in columns[0]:
+        print(f"| {label} | {' | '.join(column[label] for column in columns)} |")
+    table = open_table("vit")
+    accuracies = table.read_column(make_accuracy_metric(""))
+    stems = np.array([load_space("vit").parse(text)["stem"] for text in table.list_archs()])
+    means = {stem: accuracies[stems == stem].mean() for stem in np.unique(stems)}
+    explained = np.var([means[stem] for stem in stems]) / np.var(accuracies)
+    words = ", ".join(f"{mean:.1f} % with `stem={stem}`" for stem, mean in means.items())
+    print(f"\nThe stem of `vit` explains {explained:.0%} of the variance: the mean is {words}.")
+
+
+def describe_table(table: BenchmarkTable) -> dict[str, str]:
+    """Return facts about a table, as text by label."""
+    metric = make_accuracy_metric("")
+    accuracies = table.read_column(metric)
+    seeds = np.array([table.read_column(seed) for seed in table.list_seed_metrics(metric)])
+    counts = np.isfinite(seeds).sum(axis=0)
+    squares = np.nansum((seeds - accuracies) ** 2)
+    noise = float(np.sqrt(squares / (counts - 1).sum()))
+    params = table.read_column(PARAMS)
+    ceiling = measure_noise_ceiling(table, metric, table.list_archs())
+    assert ceiling is not None
+    figures = (accuracies.min(), float(np.median(accuracies)), accuracies.max())
+    return {
+        "networks (with several seeds)": f"{len(table)} ({(counts > 1).sum()})",
+        "parameters": f"{params.min():,.0f} to {params.max():,.0f}",
+        "accuracy in per cent: lowest, median, highest": ", ".join(f"{x:.1f}" for x in figures),
+        "standard deviation between networks, points": f"{accuracies.std(ddof=1):.1f}",
+        "standard deviation between seeds, points": f"{noise:.1f}",
+        "rank correlation of two seeds (noise ceiling)": f"{ceiling.spearman:.2f}",
+        "trainings": table.origin["trainings"],
+        "CPU time of all trainings": f"{float(table.origin['cpu_seconds']) / 60:.0f} minutes",
+        "dates": table.origin["dates"],
+    }
+
+
+def print_ranking(space: str, folder: Path) -> None:
+    """Print how well proxies rank the networks of a space, and with which data sets.
+
+    Args:
+        space: Name of the space.
+        folder: Contains a run of `untrained bench` per data set.
+    """
+    results = {data: BenchmarkResult.read(folder / f"{space}-{data}") for data in BENCH_DATA}
+    first = results[DATA]
+    print(f"\n`{space}`, {len(first.archs)} networks, {first.made_on[:10]}:\n")
+    heads = ("proxy", "Spearman (95 %)", "at equal size (95 %)", "regret of the best, points")
+    print(f"| {' | '.join((*heads, *BENCH_DATA[1:]))} |\n|{'---|' * (len(heads) + 3)}")
+    for row in first.proxy_results:
+        regret = row.statistics["regret"]
+        cells = [
+            f"`{row.proxy}`",
+            format_estimate(row.statistics["spearman"]),
+            format_estimate(row.statistics["size_controlled"]),
+            "" if regret is None else f"{regret.value:.1f}",
+        ]
+        for data in BENCH_DATA[1:]:
+            others = {other.proxy: other for other in results[data].proxy_results}
+            other_value = others[row.proxy].statistics["spearman"]
+            cells.append("" if other_value is None else f"{other_value.value:.2f}")
+        print(f"| {' | '.join(cells)} |")
+    failed = [f"`{row.proxy}` on {row.failed}" for row in first.proxy_results if row.failed]
+    print(f"\nNetworks without a score: {', '.join(failed) or 'none'}.")
+
+
+def format_estimate(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    return f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
 
 
 if __name__ == "__main__":
