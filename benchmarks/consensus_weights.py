@@ -8,8 +8,9 @@ Without `--families` it needs the tables nasbench201, nasbench101, nasbench301, 
 accel_nasbench. The scores are those of docs/results/data/scores, one parquet file per family, made by
 `untrained bench` and `untrained store export` (docs/results/consensus.md has the commands). Every
 scheme turns scores into percentiles among all networks of a family, transforms them, and adds them
-with weights that come from the same scores. Accuracies only judge the result. A network that is
-disconnected ranks last.
+with weights that come from the same scores. Two transforms differ: robust z-scores use no percentiles,
+and percentiles within bins compare a network only with networks of about its FLOPs. Accuracies only
+judge the result. A network that is disconnected ranks last.
 
 The script prints, in this order:
 
@@ -91,6 +92,10 @@ NAMES = {
     "vit": "the table vit",
 }
 BOOTSTRAPS = 1000
+# Largest robust z-score.
+MAX_Z_SCORE = 3.0
+# Number of classes of networks with about the same FLOPs.
+SIZE_BINS = 10
 DEFAULT = "consensus"
 DEFAULT_WEIGHTS = "anchors flops, near"
 
@@ -252,11 +257,6 @@ def list_schemes() -> dict[str, Weights]:
 
 
 SCHEMES = list_schemes()
-TRANSFORMS: dict[str, Callable[[Floats], Floats]] = {
-    "log": np.log,
-    "rank": lambda percentiles: percentiles,
-    "probit": norm.ppf,
-}
 
 
 # ------------------------------------------------------------------------------------- scoring
@@ -273,14 +273,56 @@ def compute_percentiles(scores: pd.DataFrame, reference: pd.DataFrame) -> pd.Dat
     return pd.DataFrame(percentiles, index=scores.index)
 
 
-def combine(percentiles: pd.DataFrame, weights: Mapping[str, float], transform: str) -> Floats:
+def compute_robust_z_scores(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return distances from the median in units of the spread of a normal distribution.
+
+    The spread is estimated from the quartiles. Distances are limited, because a single member with
+    a long tail, such as the number of parameters, would otherwise decide.
+    """
+    quartiles = scores.quantile([0.25, 0.75])
+    spread = (quartiles.loc[0.75] - quartiles.loc[0.25]) / (norm.ppf(0.75) - norm.ppf(0.25))
+    z_scores = (scores - scores.median()) / spread.replace(0, np.nan)
+    return z_scores.clip(-MAX_Z_SCORE, MAX_Z_SCORE)
+
+
+def compute_percentiles_in_bins(scores: pd.DataFrame, percentiles: pd.DataFrame) -> pd.DataFrame:
+    """Return percentiles among the networks of the same bin of FLOPs; sizes keep theirs.
+
+    The bins have about the same number of networks.
+    """
+    places = scores["flops"].rank(method="first") - 1
+    bins = (places * SIZE_BINS // len(scores)).astype(int)
+    in_bins = percentiles.copy()
+    for name in scores:
+        if name not in SIZE_MEMBERS:
+            groups = scores[name].groupby(bins)
+            in_bins[name] = (groups.rank() - 0.5) / groups.transform("count")
+    return in_bins
+
+
+Transform = Callable[[pd.DataFrame, pd.DataFrame], pd.DataFrame]
+# From scores and their percentiles to the columns that are added.
+TRANSFORMS: dict[str, Transform] = {
+    "log": lambda scores, percentiles: np.log(percentiles),
+    "rank": lambda scores, percentiles: percentiles,
+    "probit": lambda scores, percentiles: pd.DataFrame(
+        norm.ppf(percentiles), percentiles.index, percentiles.columns
+    ),
+    "robust z": lambda scores, percentiles: compute_robust_z_scores(scores),
+    "log in size bins": lambda scores, percentiles: np.log(
+        compute_percentiles_in_bins(scores, percentiles)
+    ),
+}
+
+
+def combine(transformed: pd.DataFrame, weights: Mapping[str, float]) -> Floats:
     """Return the weighted mean over the members that a network has."""
-    transformed = TRANSFORMS[transform](percentiles.to_numpy())
-    available = ~np.isnan(transformed) * np.array([weights[name] for name in percentiles])
+    values = transformed.to_numpy()
+    available = ~np.isnan(values) * np.array([weights[name] for name in transformed])
     weight_sums = available.sum(1)
-    weighted_sums = (np.nan_to_num(transformed) * available).sum(1)
+    weighted_sums = (np.nan_to_num(values) * available).sum(1)
     has_score = weight_sums > 0
-    combined: Floats = np.full(len(percentiles), np.nan)
+    combined: Floats = np.full(len(values), np.nan)
     combined[has_score] = weighted_sums[has_score] / weight_sums[has_score]
     return combined
 
@@ -290,7 +332,7 @@ class Family:
 
     Attributes:
         scores: One row per network, one column per proxy; NaN where it failed.
-        percentiles: The same as percentiles among all networks.
+        transformed: The same by transform, as it is added.
         agreement: Rank correlations between the proxies.
         truths: Accuracies, one column per metric.
         is_disconnected: Whether a network is disconnected, so that `consensus` fails for it.
@@ -307,7 +349,10 @@ class Family:
         truths = pd.DataFrame(accuracies, index=list(table.list_archs()))
         # The size members score every network, so no network is missing in the matrix.
         self.scores = matrix.reindex(columns=[*MEMBERS, *OTHERS])
-        self.percentiles = compute_percentiles(self.scores, self.scores)
+        percentiles = compute_percentiles(self.scores, self.scores)
+        self.transformed: dict[str, pd.DataFrame] = {}
+        for label, transform in TRANSFORMS.items():
+            self.transformed[label] = transform(self.scores, percentiles)
         self.agreement = Agreement.measure(self.scores)
         self.truths = truths.reindex(self.scores.index)
         failed = rows[rows["error"].fillna("").str.startswith("disconnected")]
@@ -337,7 +382,7 @@ class Family:
         if sum(weights_by_member.values()) == 0:
             # None of the anchors is a member.
             weights_by_member = weigh_equally(agreement)
-        combined = combine(self.percentiles[list(members)], weights_by_member, transform)
+        combined = combine(self.transformed[transform][list(members)], weights_by_member)
         return self.rank_last(combined)
 
     def judge(self, column: Floats) -> tuple[float, float]:
@@ -495,7 +540,7 @@ def print_goals(comparison: Comparison) -> None:
     print(f"Mean of the best single proxy of each family: {best_per_family:.3f}.")
     worst = str(controlled[DEFAULT].idxmin())
     print(
-        f"At equal size: {controlled[DEFAULT].mean():.3f} "
+        f"At equal size: {controlled[DEFAULT].mean():.4f} "
         f"{format_interval(comparison.average_draws(AT_EQUAL_SIZE)[DEFAULT])}, lowest "
         f"{controlled.loc[worst, DEFAULT]:.2f} "
         f"{format_interval(comparison.resampled[AT_EQUAL_SIZE][worst][DEFAULT])} on {worst}."
@@ -573,7 +618,7 @@ def print_reference_sizes(
                 scores = family.scores[list(MEMBERS)]
                 reference = scores.sample(count, random_state=seed)
                 weights = SCHEMES[DEFAULT_WEIGHTS](Agreement.measure(reference))
-                combined = combine(compute_percentiles(scores, reference), weights, "log")
+                combined = combine(np.log(compute_percentiles(scores, reference)), weights)
                 judgements.append(family.judge(family.rank_last(combined)))
             correlation = fmean(judgement[0] for judgement in judgements)
             means[name] = (correlation, fmean(judgement[1] for judgement in judgements))
