@@ -43,6 +43,9 @@ from untrained.proxies.consensus import (
     Consensus,
     PercentileScale,
 )
+from untrained.proxies.hnas import bound, choose_mu_and_nu
+from untrained.strategies.bayes import suggest_point
+from untrained.strategies.hnas import KAPPA, HNASPlan
 
 Floats = NDArray[np.float64]
 SCORES = Path(__file__).parent.parent / "docs" / "results" / "data" / "scores"
@@ -68,6 +71,9 @@ FAMILIES: dict[str, tuple[str, tuple[tuple[str, str | None], ...]]] = {
     ),
     "accel": ("accel_nasbench", (("imagenet_val", None),)),
 }
+HNAS = HNASPlan()
+# What HNAS reads. It is left out on families without these scores.
+HNAS_PROXIES = (f"{HNAS.metric}(samples=16)", f"{KAPPA}(samples=16)")
 
 
 # ----------------------------------------------------------------------------------- candidates
@@ -93,7 +99,8 @@ class Family:
         matrix = rows[rows["value"].notna()].pivot_table(
             index="arch", columns="proxy", values="value"
         )
-        matrix = matrix[[*MEMBERS, "dextr"]].dropna()
+        matrix = matrix.reindex(columns=[*MEMBERS, "dextr", *HNAS_PROXIES])
+        matrix = matrix.dropna(subset=[*MEMBERS, "dextr"])
         benchmark, metrics = FAMILIES[name]
         table = open_table(benchmark, data_root)
         archs = list(matrix.index)
@@ -111,7 +118,8 @@ class Pool:
     """The candidates of one repetition, with the accuracies of one metric.
 
     Attributes:
-        scores: Scores by proxy, `consensus` included; higher is better.
+        scores: Scores by proxy, `consensus` included; higher is better, except for the condition
+            number of HNAS.
         percentiles: Logarithms of the percentiles, one column per member.
         weights: Weights of the members in `consensus`.
         features: What a surrogate sees: percentiles, log sizes and `consensus`, standardised.
@@ -127,6 +135,11 @@ class Pool:
     final: Floats
     short: Floats
     noise: float
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether the tangent kernel was measured, which HNAS needs."""
+        return all(bool(np.isfinite(self.scores[proxy]).any()) for proxy in HNAS_PROXIES)
 
     def order(self, proxy: str) -> NDArray[np.int64]:
         """Return the candidates by a proxy, best first."""
@@ -281,6 +294,38 @@ def halve_successively(pool: Pool, rng: np.random.Generator) -> dict[int, int]:
     return choices
 
 
+def search_by_hnas(pool: Pool, rng: np.random.Generator) -> dict[int, int]:
+    """HNAS: Bayesian optimisation of the two weights of its bound, with a short training per step.
+
+    Without a training, the candidate with the lowest bound without its second term is taken. This is
+    the strategy `hnas` of the package with its own ranges, and a pool that does not grow.
+    """
+    M, kappa = (pool.scores[proxy] for proxy in HNAS_PROXIES)
+
+    def order(mu: float, nu: float) -> NDArray[np.int64]:
+        bounds = np.nan_to_num(bound(M, kappa, mu, nu), nan=np.inf)
+        return np.argsort(bounds, kind="stable")
+
+    choices = {0: int(order(0, 0)[0])}
+    for budget in BUDGETS[1:]:
+        initial_steps = max(budget // 4, 1)
+        trained: list[int] = []
+        points: list[Floats] = []
+        for step in range(budget):
+            if step < initial_steps:
+                point = np.array([np.linspace(0, 1, initial_steps)[step], 0.5])
+            else:
+                point = suggest_point(
+                    np.array(points), pool.short[trained], HNAS.acquisition, rng, candidates=500
+                )
+            log_share = HNAS.min_log_mu + point[1] * (HNAS.max_log_mu - HNAS.min_log_mu)
+            mu, nu = choose_mu_and_nu(M, kappa, 10**log_share, float(point[0]))
+            trained.append(next(int(i) for i in order(mu, nu) if i not in trained))
+            points.append(point)
+        choices[budget] = pool.find_best_trained(trained)
+    return choices
+
+
 def optimise_weights(pool: Pool, rng: np.random.Generator) -> dict[int, int]:
     """Bayesian optimisation over the weights of the members, as RoBoT does, then a greedy search.
 
@@ -427,6 +472,7 @@ METHODS: dict[str, Method] = {
     "surrogate: ridge, spread first": train_by_surrogate(predict_by_ridge, spread_first=True),
     "surrogate: ridge around consensus": train_by_surrogate(predict_around_consensus),
     "surrogate: forest": train_by_surrogate(predict_by_forest),
+    "HNAS": search_by_hnas,
 }
 BASELINE = "consensus"
 
@@ -456,6 +502,8 @@ def run_methods(
             rng = np.random.default_rng([number, repetition])
             pools = draw_pools(family, noise, rng)
             for label, method in METHODS.items():
+                if method is search_by_hnas and not all(p.has_kernels for p in pools.values()):
+                    continue
                 own_regrets: dict[int, list[float]] = {}
                 own_shares: dict[int, list[float]] = {}
                 for pool in pools.values():
@@ -490,7 +538,9 @@ def estimate(values: Sequence[float]) -> tuple[float, float]:
 def summarise(results: Results) -> dict[str, dict[str, dict[str, list[float]]]]:
     """Return mean and half-width by method, budget and family; `mean` is over the families.
 
-    `minus consensus` is the paired difference of the means over the families.
+    `minus consensus` is the paired difference of the means over the families. For a method that was
+    left out on some families, both means are over the others, and are called `own mean` and
+    `own minus consensus`.
     """
     summary: dict[str, dict[str, dict[str, list[float]]]] = {}
     for label, by_budget in results.items():
@@ -499,12 +549,15 @@ def summarise(results: Results) -> dict[str, dict[str, dict[str, list[float]]]]:
             cells = {}
             for family, values in by_family.items():
                 cells[family] = [round(figure, 4) for figure in estimate(values)]
+            of_baseline = results[BASELINE][budget]
+            prefix = "" if len(by_family) == len(of_baseline) else "own "
             means = average_families(by_family)
-            baseline = average_families(results[BASELINE][budget])
+            baseline = average_families({family: of_baseline[family] for family in by_family})
             differences = [x - y for x, y in zip(means, baseline, strict=True)]
-            cells["mean"] = [round(figure, 4) for figure in estimate(means)]
+            cells[f"{prefix}mean"] = [round(figure, 4) for figure in estimate(means)]
             if label != BASELINE:
-                cells[f"minus {BASELINE}"] = [round(x, 4) for x in estimate(differences)]
+                figures = [round(x, 4) for x in estimate(differences)]
+                cells[f"{prefix}minus {BASELINE}"] = figures
             summary[label][str(budget)] = cells
     return summary
 
@@ -512,18 +565,17 @@ def summarise(results: Results) -> dict[str, dict[str, dict[str, list[float]]]]:
 def print_table(
     summary: Mapping[str, Mapping[str, Mapping[str, list[float]]]], column: str, digits: int = 2
 ) -> None:
-    """Print one row per method and one column per number of trainings."""
+    """Print one row per method that has the column, and one column per number of trainings."""
     heads = ["method", *[str(budget) for budget in BUDGETS]]
     print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for label, by_budget in summary.items():
+        if column not in by_budget[str(BUDGETS[0])]:
+            continue
+        sign = "+" if "minus" in column else ""
         cells = [label]
         for budget in BUDGETS:
-            figures = by_budget[str(budget)].get(column)
-            if figures is None:
-                cells.append("")
-            else:
-                sign = "+" if column.startswith("minus") else ""
-                cells.append(f"{figures[0]:{sign}.{digits}f} ± {figures[1]:.{digits}f}")
+            mean, margin = by_budget[str(budget)][column]
+            cells.append(f"{mean:{sign}.{digits}f} ± {margin:.{digits}f}")
         print(f"| {' | '.join(cells)} |")
 
 
@@ -643,6 +695,11 @@ def main() -> None:
     print_table(regret_summary, "mean")
     print(f"\nDifference from {BASELINE}, in points (paired):")
     print_table(regret_summary, f"minus {BASELINE}")
+    print(
+        f"\nRegret of methods that were left out on some families, and difference from {BASELINE}:"
+    )
+    print_table(regret_summary, "own mean")
+    print_table(regret_summary, f"own minus {BASELINE}")
     print("\nShare of the pool that is better than the choice, in %:")
     print_table(share_summary, "mean", 1)
     for name in families:
