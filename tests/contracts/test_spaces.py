@@ -1,4 +1,4 @@
-"""One contract for every registered space and for a space of a user.
+"""One contract for every registered space and for spaces of a user.
 
 Samples are valid, mutations change them, strings survive parsing, networks run at two sizes and are scored, a seed
 determines the weights, drawings render, and subnets of a supernet equal built networks. A new space is tested as soon
@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import untrained
 from tests.test_own_space import MINE
 from untrained.drawings.draw import draw_diagram
 from untrained.errors import Unscorable
@@ -41,7 +42,21 @@ OTHER_OPTIONS |= {"stem": "imagenet", "pooled": False, "stacks": 2, "members": "
 CLASSES = 7
 _user: dict[str, Space] = {}
 exec(MINE, _user)
-NAMES = [*SPACES, "mynet"]
+
+
+@untrained.space(task=Task("rows", (6,), CLASSES), size=12)
+def rows(choose: Any, task: Task) -> nn.Module:
+    """Networks for rows of numbers."""
+    (columns,) = task.input_shape
+    width = choose("width", (4, 6, 8, 12))
+    activation = choose("activation", (nn.ReLU, nn.Tanh, nn.GELU))
+    return nn.Sequential(
+        nn.Linear(columns, width), activation(), nn.Linear(width, task.num_classes)
+    )
+
+
+_user["rows"] = rows
+NAMES = [*SPACES, "mynet", "rows"]
 SPACES_WITH_SUPERNET = [name for name in SPACES if SPACES[name].has_supernet]
 contract = pytest.mark.parametrize("name", NAMES)
 
@@ -63,6 +78,8 @@ def make_task(space: Space, side: int = SIDES[0]) -> Task:
     """Return a task with small inputs that the networks of a space accept."""
     if space.task.vocabularies:  # a table: two dense columns and 2 * side columns of identifiers
         return Task("noise", (2 + 2 * side,), CLASSES, vocabularies=(5, 9) * side)
+    if space.task.is_table:  # rows of numbers
+        return Task("noise", (4 * side,), CLASSES)
     channels, default_side = space.task.input_shape[:2]
     pixels = side * (32 if default_side > 100 else 16)
     return Task("noise", (channels, pixels, pixels), CLASSES)
