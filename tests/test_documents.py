@@ -57,7 +57,17 @@ def test_the_recipes_for_contributors_name_files_that_exist():
     recipes = re.sub(r"\w+/NAME\.py|docs/[\w/-]+\.md|`tests/\w+/`|`tests/[\w/]+\.py`", "", recipes)
     assert not find_missing_paths(recipes)
     for path in re.findall(r"`(tests/[\w/]+\.py)`", page):
-        assert (DOCS.parent / path).is_file(), path
+        assert path == "tests/test_NAME.py" or (DOCS.parent / path).is_file(), path
+    folders = re.findall(r"^\| `([\w/]+/)` \|", page, flags=re.MULTILINE)
+    assert len(folders) >= 5
+    for folder in folders:
+        assert (DOCS.parent / folder).is_dir(), folder
+    # Tables in the recipe of a proxy: a name, and the test file that defines it.
+    lists = re.findall(r"^ +\| `(\w+)` \| `(tests/[\w/]+\.py)` \|", page, flags=re.MULTILINE)
+    assert len(lists) >= 5
+    for name, path in lists:
+        source = (DOCS.parent / path).read_text()
+        assert re.search(rf"^ *{name}\b.* = ", source, flags=re.MULTILINE), f"{name} in {path}"
     for name in re.findall(r"`(draw_\w+|make_\w+)`", recipes):
         sources = (Path(untrained.__file__).parent / "reports").rglob("*.py")
         assert any(f"def {name}(" in source.read_text() for source in sources), name
