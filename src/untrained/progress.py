@@ -38,6 +38,7 @@ class Progress:
         best: The best architecture so far, in a search whose score is known while it runs. Limits
             that are measured at the end, such as latency, are not considered yet.
         is_percentage: Whether the units are per cent, so that `total` is 100.
+        remark: What the user should know before the next stage; mostly empty.
     """
 
     stage: str
@@ -49,6 +50,7 @@ class Progress:
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     best: BestSoFar | None = None
     is_percentage: bool = False
+    remark: str = ""
 
 
 ProgressCallback = Callable[[Progress], None]

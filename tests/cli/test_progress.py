@@ -212,6 +212,15 @@ def test_the_progress_of_a_contest_is_in_per_cent(capsys):
     assert capsys.readouterr().err.splitlines()[0] == "contest: 5 %"
 
 
+def test_a_remark_is_printed_before_the_next_stage(capsys):
+    with progress_bar.show_progress(quiet=False) as on_progress:
+        on_progress(Progress("sample", 0, 2))
+        on_progress(Progress("sample", 2, 2, remark="[They] agree."))
+        on_progress(Progress("scoring", 0, 5))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:3] == ["sample: 0 of 2", "[They] agree.", "scoring: 0 of 5"]
+
+
 def test_a_log_file_names_each_stage(run_cli):
     _, _, err = run_cli(
         *SEARCH, "--proxy", "./mine.py:spread", "--screen", "params", "--keep", "60%"

@@ -7,7 +7,7 @@ import pytest
 
 import untrained as ut
 from untrained.proxies.consensus import MEMBERS, REFERENCE_SIZE
-from untrained.runs.reference import FittedAggregate
+from untrained.runs.reference import FittedAggregate, describe_consensus
 from untrained.runs.store import Store
 from untrained.runs.winner import read_ranking
 from untrained.types import Record
@@ -74,6 +74,21 @@ def test_the_run_file_says_what_was_learnt(result):
     assert sum(learnt["weights"].values()) == pytest.approx(1)
     assert -1 <= learnt["agreement"] <= 1
     assert 0 <= learnt["explained_by_size"] <= 1
+
+
+def test_how_far_the_proxies_agree_is_said_before_candidates_are_scored(tmp_path):
+    events = []
+    result = search(tmp_path / "run", budget=2, on_progress=events.append)
+    (place,) = [place for place, event in enumerate(events) if event.remark]
+    (facts,) = json.loads((result.run.folder / "run.json").read_text())["aggregates"]
+    assert events[place].remark == describe_consensus(facts, advice="")
+    assert f"mean rank correlation of {facts['agreement']:.2f}" in events[place].remark
+    # All reference networks have been scored, and no candidate.
+    assert (events[place].done, events[place].total) == (REFERENCE_SIZE, REFERENCE_SIZE)
+    stages_before = {event.stage for event in events[:place]}
+    stages_after = {event.stage for event in events[place + 1 :]}
+    assert "scoring" not in stages_before
+    assert "scoring" in stages_after
 
 
 def test_a_larger_budget_keeps_the_scores(result, tmp_path):

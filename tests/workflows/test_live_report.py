@@ -75,6 +75,19 @@ def test_a_search_shows_its_progress_and_ends_with_the_report(eager, run_folder)
     assert not (run_folder / SESSION_FILE).exists()
 
 
+def test_the_page_says_how_far_the_proxies_agree_before_candidates_are_scored(eager, run_folder):
+    pages = []
+
+    def on_progress(progress: Progress) -> None:
+        if progress.remark:
+            pages.append(wait_for_text(run_folder / "report.html", progress.remark))
+
+    search_small(run_folder, proxy="consensus", budget=2, on_progress=on_progress)
+    (page,) = pages
+    assert "proxies of consensus have a mean rank correlation of" in page
+    assert "Best so far" not in page
+
+
 @pytest.mark.parametrize("proxy", ["params", "dextr"])
 def test_every_event_has_the_best_so_far(run_folder, proxy):
     events: list[Progress] = []

@@ -102,10 +102,12 @@ class LiveReport:
     Attributes:
         training_follows: Whether the same command trains the winner afterwards, so that the report
             has to reload.
+        remarks: The remarks of the events so far.
     """
 
     def __init__(self, on_progress: ProgressCallback | None = None) -> None:
         self.training_follows = False
+        self.remarks: list[str] = []
         self._on_progress = on_progress
         self._tracker: BestTracker | None = None
         self._phases: dict[str, _PhaseClock] = {}
@@ -118,6 +120,8 @@ class LiveReport:
                 self._tracker.add(progress.records)
             if self._tracker.best is not None:
                 progress = replace(progress, best=self._tracker.best)
+        if progress.remark:
+            self.remarks.append(progress.remark)
         clock = self._phases.get(progress.stage)
         if clock is None:
             # Phases run one after the other, so the beginning of one ends all earlier ones.
@@ -266,7 +270,9 @@ class _PageWriter:
 
     def _write_page(self, ending: str = "") -> None:
         summary = self._report.summarise(self._run, perf_counter() - self._start)
-        summary = replace(summary, remark=self._remark, notice=self._notice, ending=ending)
+        remarks = [self._remark, *self._report.remarks]
+        remark = " ".join(text for text in remarks if text)
+        summary = replace(summary, remark=remark, notice=self._notice, ending=ending)
         if not ending:
             summary = replace(summary, reload_seconds=RELOAD_SECONDS)
         write_atomically(self._run.folder / REPORT_FILE, render_live_page(summary))

@@ -18,7 +18,7 @@ from untrained.engine.worker_setup import WeightSource
 from untrained.progress import Progress, ProgressCallback
 from untrained.proxies import Proxy
 from untrained.runs.aggregates import expand_aggregates
-from untrained.runs.reference import FittedAggregate
+from untrained.runs.reference import FittedAggregate, describe_consensus
 from untrained.runs.step_log import StepLog
 from untrained.runs.store import Store
 from untrained.strategies.base import Strategy
@@ -30,6 +30,8 @@ from untrained.workflows.scoring_plan import ScoringPlan
 
 # Stage of a strategy that works on a supernet before it proposes an architecture.
 SUPERNET_STAGE = "searching the supernet"
+# Stage in which the networks are scored that aggregates compare candidates with.
+REFERENCE_STAGE = "scoring the reference sample"
 
 
 class SearchStages:
@@ -209,12 +211,31 @@ class SearchStages:
             lambda records: None,
             self._make_callback(evaluator),
             ask_size,
-            stage="scoring the reference sample",
+            stage=REFERENCE_STAGE,
         )
         if result.ended != "interrupted":
             for aggregate in aggregates:
                 self.fitted_aggregates.append(FittedAggregate.fit(aggregate, result.records))
+            if self._on_progress is not None:
+                scored_archs = {record.arch for record in result.records}
+                progress = Progress(
+                    REFERENCE_STAGE,
+                    len(scored_archs),
+                    len(archs),
+                    evaluator.measured_count,
+                    self._executor.workers,
+                    remark=self._describe_agreement(),
+                )
+                self._on_progress(progress)
         return result
+
+    def _describe_agreement(self) -> str:
+        """Say how far the members of the aggregates agree, for those who wait for the scores."""
+        descriptions = []
+        for fitted in self.fitted_aggregates:
+            # Advice follows with the result, because it depends on how the search ends.
+            descriptions.append(describe_consensus(fitted.describe(), advice=""))
+        return " ".join(descriptions)
 
     def _screen(
         self,

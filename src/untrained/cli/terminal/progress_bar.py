@@ -67,6 +67,8 @@ def show_progress(
             message = estimate.update(progress, now)
             if message:
                 bar.console.print(message, highlight=False)
+            if progress.remark:
+                bar.console.print(progress.remark, highlight=False, markup=False)
 
         # Functions that read data report progress through this context, not through a parameter.
         with use_progress_callback(on_progress):
