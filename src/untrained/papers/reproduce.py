@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 from untrained.benchmarks import open_table
@@ -11,6 +10,7 @@ from untrained.command_text import format_options
 from untrained.config import ComputeConfig
 from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
+from untrained.formatting import format_now
 from untrained.papers.commit import read_commit
 from untrained.papers.experiment import EXPERIMENTS, ExperimentConfig, Findings
 from untrained.papers.recorded_scores import RecordedScores
@@ -146,7 +146,7 @@ def reproduce(
         versions=read_versions(),
         commit=read_commit(),
         seconds=stopwatch.seconds,
-        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        made_on=format_now(),
         folder=str(folder),
     )
     return result.save()
