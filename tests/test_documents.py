@@ -73,17 +73,16 @@ def test_the_recipes_for_contributors_name_files_that_exist():
         assert any(f"def {name}(" in source.read_text() for source in sources), name
 
 
-def test_the_readme_is_short_and_counts_what_is_registered():
+def test_the_readme_is_short_and_does_not_exaggerate():
+    """It states lower bounds, so that a new proxy does not change it."""
     readme = (DOCS.parent / "README.md").read_text()
     assert len(readme.splitlines()) <= 150
     words = " ".join(readme.split())
-    assert f"{len(PROXIES)} proxies, {len(SPACES)} search spaces, " in words
-    assert f"{len(STRATEGIES)} search strategies" in words
-    assert f"with {len(PROXIES)} proxies" in (DOCS / "index.md").read_text()
-    changelog = (DOCS.parent / "CHANGELOG.md").read_text()
-    assert f"- {len(PROXIES)} proxies: " in changelog
-    assert f"- {len(SPACES)} spaces: " in changelog
-    assert f"- {len(STRATEGIES)} strategies: " in changelog
+    assert "over 40 proxies, over 20 search spaces, eight search strategies" in words
+    assert "with over 40 proxies" in (DOCS / "index.md").read_text()
+    assert 40 < len(PROXIES) <= 60
+    assert 20 < len(SPACES) <= 30
+    assert len(STRATEGIES) == 8
 
 
 def test_every_proxy_has_a_line_and_most_a_formula():
