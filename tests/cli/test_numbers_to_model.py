@@ -76,6 +76,8 @@ def test_a_search_on_numbers_exports_a_model_that_predicts_in_their_unit(
     assert "task: regression, because price holds numbers that are not whole" in out
     assert "On average, the R2 of the networks selected by grad_norm" in out
     assert "Always predicting the mean has a test RMSE of" in out
+    # The winner was trained in the comparison, so it is not trained a second time.
+    assert "already finished" not in out
     data = "csv:houses.csv?drop=size&label=price"
     source = load_data(data, Task("any", (1,), 1))
     expected = predict_with_torch(data).double().flatten() * source.task.target_std

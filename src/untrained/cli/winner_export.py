@@ -48,5 +48,5 @@ def export_winner(
             print_line(f"exporting to {out}", err=True)
         exported = export_trained_winner(options)
     if not as_json:
-        show_training_result(training, run / REPORT_FILE)
+        show_training_result(training, run / REPORT_FILE, of_search=True)
         show_export_result(exported)

@@ -75,10 +75,17 @@ def format_metrics(progress: Progress) -> str:
     return f"loss {loss:.3f}, validation {format_percent(val_accuracy)}"
 
 
-def show_training_result(result: TrainingResult, page: Path) -> None:
-    """Print the result, the selected epoch, the cost and the paths of the files."""
+def show_training_result(result: TrainingResult, page: Path, of_search: bool = False) -> None:
+    """Print the result, the selected epoch, the cost and the paths of the files.
+
+    Args:
+        result: The training.
+        page: Path of its report.
+        of_search: Whether a search trained its winner. In a search on a table this may have happened
+            in the comparison with other networks, so no advice on training again is printed.
+    """
     console = SafeConsole()
-    if result.was_finished:
+    if result.was_finished and not of_search:
         other_folder = quote(str(find_free_folder(Path(result.folder))))
         console.print_plain(
             "this training was already finished, so nothing was trained now; to train again, use "
