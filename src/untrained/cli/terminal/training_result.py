@@ -81,8 +81,9 @@ def show_training_result(result: TrainingResult, page: Path, of_search: bool = F
     Args:
         result: The training.
         page: Path of its report.
-        of_search: Whether a search trained its winner. In a search on a table this may have happened
-            in the comparison with other networks, so no advice on training again is printed.
+        of_search: Whether a search trained its winner. In a search on a table, this may have
+            happened in the comparison with other networks, so no advice on training again is
+            printed.
     """
     console = SafeConsole()
     if result.was_finished and not of_search:
