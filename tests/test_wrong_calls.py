@@ -397,7 +397,7 @@ SPACE: dict[str, tuple[Call, str]] = {
     "sample(np.random)": (lambda: load_tiny().sample(np.random), "is not a seed"),
     "mutate('text')": (
         lambda: load_tiny().mutate(SKIP, 0),
-        "is not an Arch; nasbench201 makes one by parse(text)",
+        "is not an Arch; space.parse(text) and space.sample(seed) return one",
     ),
     "mutate(arch, 0.5)": (
         lambda: load_tiny().mutate(load_tiny().parse(SKIP), 0.5),
@@ -410,7 +410,7 @@ SPACE: dict[str, tuple[Call, str]] = {
     ),
     "build('text')": (
         lambda: load_tiny().build(SKIP),
-        "is not an Arch; nasbench201 makes one by parse(text)",
+        "is not an Arch; space.parse(text) and space.sample(seed) return one",
     ),
     "build(5)": (lambda: load_tiny().build(5), "5 is not an Arch"),
     "parse(5)": (

@@ -1,6 +1,7 @@
 """The exceptions that this package raises on purpose.
 
-A `UsageError` is shown to the user: one line that says what is wrong and what to type instead.
+A `UsageError` is shown to the user: one line that says what is wrong and what to type instead
+(`UserCodeError` adds the traceback of the user's code).
 An `Unscorable` does not stop a run: it becomes the `Failure` in the record of one architecture.
 """
 

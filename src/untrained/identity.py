@@ -1,4 +1,4 @@
-"""Fingerprints: short texts that change whenever something changes that a value depends on.
+"""Fingerprints: short texts that change whenever anything changes on which a value depends.
 
 Scores, trainings and cache entries are looked up by a key. Settings such as a seed are in the key
 as they are. This module makes the other parts of keys: fingerprints of files, networks and samples,

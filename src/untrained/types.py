@@ -113,9 +113,9 @@ class Task:
         loss: "cross_entropy" for classes, "bce" for one logit per sample, "mse" for numbers.
         vocabularies: Number of categories of each categorical column; empty for images.
         target_mean: Mean of the label of a regression. Networks predict standardised labels, so a
-            prediction times `target_std` plus `target_mean` is in the unit of the label. None of
-            the three is part of the key of a score: its fingerprint of the data covers the
-            standardised labels.
+            prediction times `target_std` plus `target_mean` is in the unit of the label.
+            `target_mean`, `target_std` and `target_name` are not part of the key of a score, whose
+            fingerprint of the data covers the standardised labels.
         target_std: Standard deviation of the label of a regression.
         target_name: Name of the label of a regression on images; empty if it has none.
     """
@@ -169,7 +169,7 @@ FailureKind = Literal[
     "inf",  # the score is infinite
     "latency",  # slower than the limit, or not measurable
     "missing",  # not in the benchmark table
-    "nan",  # the score, a feature map or a training is not a number
+    "nan",  # the score, a feature map or a training loss is not a number
     "oom",  # out of memory
     "singular",  # a matrix that must be inverted is singular
     "timeout",  # slower than --time-limit

@@ -129,7 +129,7 @@ def test_the_index_counts_what_was_run_and_how_it_compares(tmp_path):
     assert count_verdicts(RESULT.lines) == {"at or above": 1, "below": 1, "no value": 1}
     assert summarise_pages(read_pages(tmp_path)) == (
         "1 of the 59 tables and figures of the four papers were run. Of 2 published numbers that can "
-        "be compared, ours are at or above 1; 0 more lie within our intervals."
+        "be compared, ours are at least as good as 1; 0 more lie within our intervals."
     )
     index = render_index(tmp_path)
     assert (

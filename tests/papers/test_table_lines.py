@@ -343,7 +343,7 @@ def test_share_of_large_layers_by_hand():
 def test_initialisations_have_the_variance_of_their_rule():
     shape = torch.Size((8, 4, 3, 3))
     for how, variance in (("lecun", 1 / 36), ("xavier", 2 / 108), ("he", 2 / 36)):
-        assert measurements.compute_deviation(shape, how) == pytest.approx(sqrt(variance))
+        assert measurements.compute_initial_std(shape, how) == pytest.approx(sqrt(variance))
 
 
 def test_initialisation_does_not_change_the_network():

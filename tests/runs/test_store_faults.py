@@ -149,7 +149,7 @@ def test_a_store_whose_middle_was_overwritten_is_damaged(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:2048] + b"\xff" * (len(whole) - 4096) + whole[-2048:])
     damaged = path.read_bytes()
-    assert "it is damaged or not a store: it was left as it is" in get_error(
+    assert "it is damaged or not a store: it was not changed" in get_error(
         lambda: read_all(path), path
     )
     assert path.read_bytes() == damaged

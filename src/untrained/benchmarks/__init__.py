@@ -3,8 +3,8 @@
     open_table("nasbench201").find_metric(dataset="cifar10", split="test", epochs=200)
     import_benchmark("nasbench201", PATH)  # from our CSV files or from files of the publishers
 
-Statistics with confidence intervals are in `statistics.py`. This package does not know networks,
-probes or strategies.
+Statistics with confidence intervals are in `statistics.py`. This package does not depend on
+networks, probes or strategies.
 """
 
 from untrained.benchmarks.known_benchmarks import BENCHMARKS as BENCHMARKS

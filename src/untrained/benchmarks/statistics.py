@@ -12,7 +12,8 @@ a thousand resamples cost a few matrix products.
 
 Equal values get the mean of their ranks. If equal values compete for the last places of a top
 group, they share these places; `regret_at_10` assumes the worst case instead. A statistic that is
-undefined (fewer than three architectures, or all scores or all truths equal) is None, never NaN.
+undefined (fewer than three architectures, or equal scores or equal true values only) is None, never
+NaN.
 """
 
 from collections.abc import Callable, Sequence
@@ -264,7 +265,9 @@ class _ScoredSample:
         x = np.asarray(scores, dtype=np.float64).ravel()
         y = np.asarray(truth, dtype=np.float64).ravel()
         if len(x) != len(y):
-            raise ValueError(f"there are {len(x)} scores and {len(y)} truths; give one per score")
+            raise ValueError(
+                f"there are {len(x)} scores and {len(y)} true values; give one per score"
+            )
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise ValueError("scores and truth must be finite; leave failures out and count them")
         z = []
@@ -286,7 +289,7 @@ class _ScoredSample:
 
     @property
     def is_defined(self) -> bool:
-        """Whether there are enough architectures, with different scores and different truths."""
+        """Whether there are enough architectures, with different scores and true values."""
         if self.n < _MIN_COUNT:
             return False
         return bool(np.ptp(self.x.values) > 0 and np.ptp(self.y.values) > 0)
@@ -463,7 +466,7 @@ def _compute_ndcg(sample: _ScoredSample, w: Floats) -> Floats:
     worst = np.where(is_present, truth, np.inf).min(0)
     best = np.where(is_present, truth, -np.inf).max(0)
     span = best - worst
-    # Without different truths there are no gains, and the quotient below is undefined.
+    # Without different true values there are no gains, and the quotient below is undefined.
     gains = (truth - worst) / np.where(span > 0, span, np.inf)
     by_score = _sum_discounted_gains(sample.x, gains, w)
     by_truth = _sum_discounted_gains(sample.y, gains, w)

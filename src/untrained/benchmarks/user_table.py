@@ -315,7 +315,7 @@ def _make_columns(
 def _make_metric(column: str, means: NDArray[np.float64], variant: str = "") -> Metric:
     unit = ""
     finite = means[np.isfinite(means)]
-    # Accuracies above 1 are per cent.
+    # Accuracies above 1 are in per cent.
     if column == DEFAULT_METRIC and finite.max(initial=0) > 1:
         unit = "%"
     lower_name = column.lower()

@@ -319,7 +319,7 @@ COMMAND_PAGE_INTRODUCTION = f"""{GENERATED}
 `untrained COMMAND --help` shows the same in the terminal. `--json` makes a
 command print one JSON document instead of tables.
 
-The exit code is 0 if the command is done, 1 if nothing could be scored, 2 if the command was wrong,
+The exit code is 0 on success, 1 if nothing could be scored, 2 if the command line is not valid,
 and 130 if it was interrupted.
 """
 _VALUE_TEXTS = {"str": "text", "int": "whole number", "float": "number", "Path": "path", "bool": ""}

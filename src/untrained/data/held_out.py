@@ -1,4 +1,4 @@
-"""The user's own test data, as a part of the name of other data: `folder:./photos?test=./held`.
+"""Test data of the user, inside the name of the training data: `folder:./photos?test=./held`.
 
 Path and test data form one string, which configurations, stores and resumed runs can keep.
 """

@@ -36,7 +36,7 @@ class SourceKind:
         belongs_to_user: Whether these are the user's own data. The argument then starts with a
             path.
         takes_argument: Whether an argument is allowed.
-        is_table: Whether these are rows of a table, whose number of columns the data set.
+        is_table: Whether these are rows of a table. The data determine their columns.
         find_files: Function that returns the files of a known data set under a data root, or
             nothing if one is missing. None for other kinds: they are made in memory, or the user
             names their files.

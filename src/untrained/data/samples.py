@@ -53,7 +53,7 @@ class Samples(Protocol):
         """Return all inputs, and the targets if there are any.
 
         Raises:
-            UsageError: The samples have no end, or cannot be read by index.
+            UsageError: The number of samples is unknown, or they cannot be read by index.
         """
         ...
 
@@ -87,7 +87,7 @@ def open_samples(data: object) -> Samples:
 
 
 def open_training_samples(data: object) -> Samples:
-    """Check data of the caller as `open_samples` does, and that their number is known.
+    """Check data of the caller as `open_samples` does, and that the number of samples is known.
 
     Of a DataLoader, the dataset is used.
     """

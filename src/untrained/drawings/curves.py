@@ -13,7 +13,7 @@ Point = tuple[float, float]
 
 _PORT_DISTANCE = 9.0  # between edges that meet at a node
 _CLEARANCE = 7.0  # between an edge and a box of something else
-_MAX_SLOPE = 4.0  # across per along, at which an arc may leave a node
+_MAX_SLOPE = 4.0  # largest slope (across / along) at which an arc leaves a node
 _NODE_VICINITY = 60.0  # distance from a node within which its edges may be close to each other
 _SAMPLES = 16  # points that are examined on each piece of a curve
 

@@ -48,7 +48,7 @@ class DrawableDiagram:
         return path
 
     def _repr_html_(self) -> str:
-        # As an image, the colours of the drawing and of the notebook do not affect each other.
+        # An image, because the styles of an inline drawing and of the notebook affect each other.
         content = b64encode(self.to_svg().encode()).decode()
         return f'<img alt="architecture" src="data:image/svg+xml;base64,{content}">'
 

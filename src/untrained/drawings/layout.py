@@ -24,9 +24,9 @@ Size = tuple[float, float]  # along, across
 _STARTS = 24  # random orders that are improved
 _ORDER_SWEEPS = 8  # passes over all ranks that swap neighbours
 _PLACEMENT_SWEEPS = 40  # passes over all ranks that move slots towards their targets
-_SLANT = 0.2  # extra distance along per pixel that an edge between two boxes goes across
+_SLANT = 0.2  # extra `along` distance of two boxes per `across` pixel of their edge
 _FIXED_WEIGHT = 1e9  # weight of a slot that must not move
-_NODE_ATTRACTION = 0.003  # weight of the nodes of a long edge in the target of its slots
+_NODE_ATTRACTION = 0.003  # how strongly the end nodes of a long edge attract its slots
 _NEGLIGIBLE_SLANT = 8.0  # pixels
 # A layout of this many slots takes a few seconds, one of twice as many five times as long.
 MAX_SLOTS = 500

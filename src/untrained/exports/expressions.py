@@ -1,4 +1,4 @@
-"""Python expressions as data, as far as constructors and forward passes of networks need them.
+"""Data classes for the Python expressions of constructors and forward passes.
 
 Two expressions compare equal if they differ only in their numbers (`Literal` compares by type), so
 blocks that differ only in their widths are recognised as instances of one class. This module does

@@ -78,7 +78,7 @@ def _load_torch_network() -> Callable[[Array], Array]:
 
 
 def check_pillow() -> None:
-    """Raise ModuleNotFoundError if Pillow is missing, before every image counts as unreadable."""
+    """Raise ModuleNotFoundError if Pillow is missing; else every image would be unreadable."""
     import PIL  # noqa: F401
 
 

@@ -113,7 +113,7 @@ class Tracer(TorchFunctionMode):
         self.called_modules: set[int] = set()
         self.constants: dict[tuple[int, str], Tensor] = {}
         self._frames: list[_Frame] = []
-        # Tensors are identified by their ids, so none may be freed and its id used again.
+        # Tensors are identified by `id()`. They are kept alive, so that no id is used again.
         self._kept_tensors: list[Any] = []
         self._is_paused = False
 

@@ -176,7 +176,7 @@ def table_5(config: ExperimentConfig) -> Findings:
     lines = make_bound_lines(cases, None, TABLE_5, SCENARIOS)
     lines += make_held_out_lines(cases, TABLE_5)
     held_out_note = (
-        "Only the rows that are held out are unbiased: mu and nu are fitted to one half of the "
+        "Only the rows labelled held out are unbiased: mu and nu are fitted to one half of the "
         "architectures, and the correlation is measured on the other half. Square uses F(x) = x^2 "
         "as in the text of the paper, instead of F(x) = |x| as in the authors' code."
     )

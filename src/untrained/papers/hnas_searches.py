@@ -185,8 +185,8 @@ def make_evolution_by_proxy(proxy: str) -> Algorithm:
 def make_grid_lines(table: MeasuredTable, metrics: Mapping[str, str]) -> list[TableLine]:
     """Return the best result that HNAS could reach with any mu and nu of a grid.
 
-    With each pair of the grid, HNAS would query some architecture first. Of these architectures,
-    the one with the best validation accuracy is reported.
+    For each pair (mu, nu) of the grid, this takes the architecture with the lowest bound, which
+    HNAS would query first, and reports the one with the best validation accuracy.
     """
     plan = PRESETS[""]
     sample = table.sample
@@ -274,8 +274,8 @@ def table_7(config: ExperimentConfig) -> Findings:
         *COMMON_NOTES,
         "REINFORCE (103 queries) is left out. REA has a population and tournaments of 10, and "
         "one child at a time.",
-        "All query the accuracy after 12 epochs within the sample; the paper's numbers of RS and "
-        "REA come from others.",
+        "All query the accuracy after 12 epochs within the sample; the paper takes its "
+        "numbers of RS and REA from other publications.",
     )
     return Findings(tuple(lines), deviations)
 

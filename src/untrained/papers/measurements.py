@@ -51,7 +51,7 @@ def _compute_largest_singular_values(X: torch.Tensor) -> torch.Tensor:
 
 @proxy(aspects="those of the metric", needs=("data", "labels", "gradients"), samples=64, cost=3)
 def with_initialisation(probe: Probe, metric: str = "trace", rule: Rule = "lecun") -> float:
-    """A proxy on a copy of the network with new weights from a normal distribution.
+    """A proxy of a copy of the network whose weights are drawn again from a normal distribution.
 
         variance by rule: lecun 1 / fan_in, xavier 2 / (fan_in + fan_out), he 2 / fan_in
 
@@ -65,14 +65,14 @@ def with_initialisation(probe: Probe, metric: str = "trace", rule: Rule = "lecun
         for name in sorted(find_layer_parameters(model)):
             parameter = model.get_parameter(name)
             if parameter.ndim > 1:
-                deviation = compute_deviation(parameter.shape, rule)
+                deviation = compute_initial_std(parameter.shape, rule)
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * deviation)
             else:
                 parameter.zero_()
     return PROXIES[metric](Probe(model, probe.batch, loss=probe.loss_name, seed=probe.seed))
 
 
-def compute_deviation(shape: torch.Size, rule: Rule) -> float:
+def compute_initial_std(shape: torch.Size, rule: Rule) -> float:
     """Return the standard deviation of the initial weights of shape (out, in, ...)."""
     positions = shape[2:].numel()
     fan_in = shape[1] * positions
@@ -87,7 +87,7 @@ _LEVEL_PROBES: "WeakKeyDictionary[nn.Module, tuple[int, Probe]]" = WeakKeyDictio
 
 @proxy(aspects="those of the metric", needs=("data", "labels", "gradients"), samples=256, cost=3)
 def at_level(probe: Probe, level: int = 10, metric: str = "sigeo") -> float:
-    """A proxy on a network after `level` per cent of the training images (`warm_up_levels.py`)."""
+    """A proxy of a network that saw `level` per cent of the images (`warm_up_levels.py`)."""
     cached_level, level_probe = _LEVEL_PROBES.get(probe.model, (None, None))
     if level_probe is None or cached_level != level:
         model = deepcopy(probe.model)

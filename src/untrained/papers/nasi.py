@@ -195,7 +195,7 @@ def figure_3(config: ExperimentConfig) -> Findings:
     deviations: list[str] = []
     for task in TASKS:
         sample = measure_sample(config, ["nasi_batch"], task)
-        # Bins are formed by the scores of the first seed.
+        # Architectures are put into bins by their scores with the first seed.
         t = sample["nasi_batch"][0]
         errors = 100 - sample.accuracies[0]
         bins = split_into_bins(t)

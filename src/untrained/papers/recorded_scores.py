@@ -1,8 +1,9 @@
 """Read scores that another run measured, perhaps on another machine, instead of measuring them.
 
-`untrained store export` writes such a file. A recorded score is used if space, architecture,
-measure, samples, weights and seed are those of the experiment. Device, torch version and the number
-of networks per pass may differ: they change the last digits, and the page of results names them.
+The scores are in a Parquet file of `untrained store export`. A recorded score is used if space,
+architecture, measure, samples, weights and seed are those of the experiment. Device, torch version
+and the number of networks per pass may differ: they change the last digits, and the page of results
+names them.
 
 The files in docs/results/data/scores are reduced to save space: they lack the columns of space,
 samples and weights. A score of a reduced file is used if architecture, proxy and seed agree, but

@@ -239,8 +239,8 @@ def summarise_pages(pages: Iterable[ResultsPage]) -> str:
     compared = verdicts.total() - verdicts["no value"]
     return (
         f"{len(reproduced_items)} of the {len(ITEMS)} tables and figures of the four papers were "
-        f"run. Of {compared:,} published numbers that can be compared, ours are at or above "
-        f"{verdicts['at or above']:,}; {verdicts['within']:,} more lie within our intervals."
+        f"run. Of {compared:,} published numbers that can be compared, ours are at least as good "
+        f"as {verdicts['at or above']:,}; {verdicts['within']:,} more lie within our intervals."
     )
 
 

@@ -320,7 +320,7 @@ def limit_samples(name: str, batch: int | None) -> str:
 
 
 def _select_archs(task: BenchmarkTask, truth: GroundTruth, archs: Sequence[str]) -> GroundTruth:
-    """Return the truth about some architectures, which belong to the space of the task.
+    """Return the ground truth of some architectures, which belong to the space of the task.
 
     Args:
         task: The task, whose space may have other options than that of the table.

@@ -119,7 +119,7 @@ class MeasuredTable:
         """Search by a measured score alone, without any query.
 
         Returns:
-            The best architecture after every scored one.
+            The best architecture so far, after each scored architecture.
         """
         fitness = self.make_fitness(proxy)
         result = run_strategy(strategy, self.read_scores, Budget(count), fitness)

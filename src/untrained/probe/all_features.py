@@ -1,8 +1,8 @@
 """All features: the outputs of all modules and of all functions that a network calls.
 
 `features.py` has the outputs of modules only, which is what published proxies read. An activation
-that is called as a function, such as `F.gelu(x)`, a sum of two branches or a concatenation is no
-output of a module, and is added here.
+that is called as a function, such as `F.gelu(x)`, a sum of two branches or a concatenation is not
+the output of a module, so it is added here.
 """
 
 from collections.abc import Iterator, Sequence

@@ -95,7 +95,8 @@ def compute_fisher(
         if error.kind != "unsupported":
             raise
         # Without batch norm, samples do not depend on each other, so each is differentiated in a
-        # graph of its own. A backward pass through it is faster by the number of samples.
+        # graph of its own. A backward pass through it is faster by a factor of the number of
+        # samples.
         record_alone = None if axes.has_batch_norm else record_sample
         rows = _differentiate_sample_by_sample(graph, parameters, directions, record_alone)
     A = rows.double()  # (passes, samples, weights)

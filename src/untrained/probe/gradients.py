@@ -151,8 +151,9 @@ def differentiate_weight_products(
 
     This is the gradient of P = W . dL/dW with respect to W. For a layer a = W x, P is equal to
     a . dL/da, which is cheaper because no gradient of a weight is computed. For a weight that is
-    used in any other way, a = W. Of P itself only the gradient is computed. By the product rule it
-    is the vector-Jacobian product of dL/da with the vector a, plus that of a with the vector dL/da.
+    used in any other way, a = W. Only the gradient of P is computed, never P itself. By the product
+    rule it is the vector-Jacobian product of dL/da with the vector a, plus that of a with the
+    vector dL/da.
     """
     weights = {}
     for name, weight in find_layer_weights(model).items():

@@ -247,9 +247,9 @@ def consensus(reference: ReferenceScores) -> Consensus:
         p_j: percentile of the network on member j among the reference networks
         R: rank correlations between the members on the reference networks
 
-    The members are FLOPs, parameters, NASWOT, SWAP, the condition numbers of Dextr, MeCo, SynFlow
-    and NEAR. The weights are learnt from 64 random networks of the space, without accuracies. If a
-    member fails for a network, the score combines the other members.
+    The members are FLOPs, parameters, NASWOT, SWAP, the condition numbers of Dextr, MeCo_opt,
+    LogSynFlow and NEAR. The weights are learnt from 64 random networks of the space, without
+    accuracies. If a member fails for a network, the score combines the other members.
     """
     return Consensus.fit(reference, ANCHORS, SIZE_MEMBERS)
 

@@ -90,8 +90,9 @@ def _smallest_eigenvalues(X: Tensor) -> Tensor:
     """lambda_min of the correlations of rows, (k, channels, positions) -> (k,); NaN if undefined"""
     count, channels, positions = X.shape
     is_finite = X.isfinite().all(2).all(1)
-    # Centred rows span at most positions - 1 dimensions, so as many channels as positions are
-    # linearly dependent. This also avoids the decomposition for the widest layers of a network.
+    # Centred rows span at most positions - 1 dimensions, so the channels are linearly dependent if
+    # there are at least as many as positions. This also avoids the decomposition for the widest
+    # layers of a network.
     if channels >= positions:
         return torch.where(is_finite, X.new_zeros(count), torch.nan)
     centred = X - X.mean(2, keepdim=True)

@@ -2,8 +2,8 @@
 
 The figures are the output of `python benchmarks/consensus_weights.py` on 2026-11-19;
 docs/results/consensus.md says what they are based on. Agreement does not measure quality: of the
-eight families, the one with the highest agreement is ranked worst. It only shows how much the
-ranking depends on the choice of the members.
+eight families, the one with the highest agreement is ranked second worst. It only shows how much
+the ranking depends on the choice of the members.
 """
 
 from collections.abc import Sequence

@@ -115,7 +115,7 @@ def _check_identity(database: sqlite3.Connection, path: Path) -> tuple[int, int]
 def _foreign_file_error(path: Path, reason: str) -> UsageError:
     return UsageError(
         f"{path} is a database of another program: {reason}; "
-        "it was left as it is, choose another file"
+        "it was not changed; choose another file"
     )
 
 

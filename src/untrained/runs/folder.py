@@ -169,7 +169,7 @@ class RunFolder:
         """Return this run with what earlier sessions in the same folder have recorded.
 
         This includes their times, the costs of their workers, and the known designs. If the folder
-        has no `run.json`, or that of a run without records, the run starts anew.
+        has no `run.json`, or that of a run without records, the run starts from the beginning.
 
         Raises:
             UsageError: The folder holds records of another run.
@@ -343,7 +343,7 @@ class RunFolder:
         return ", ".join(parts)
 
     def describe_screening(self, screened: int, kept: int) -> str:
-        """Return how many architectures were screened and kept; empty without a screen."""
+        """Return how many architectures were screened and kept; empty if there was no screening."""
         if not self.config.screen:
             return ""
         count = format_count(screened, "architecture")
@@ -455,7 +455,7 @@ class RunFolder:
 def get_default_group_size(data: str) -> int:
     """Return the default number of networks per group in the short trainings after a search.
 
-    They are worth their time only on the user's own data. For other data sets, it is known how well
+    They are worth the time only on the user's own data. For other data sets, it is known how well
     the proxies rank.
     """
     kind = data.partition(":")[0]

@@ -6,7 +6,7 @@ one line of `steps.jsonl` as soon as it is computed. When the search resumes, it
 computed.
 
 A strategy draws the same random numbers whether a result is read or computed, and JSON preserves
-floats exactly. So a resumed search ends with the same bits as an uninterrupted one.
+floats exactly. So a resumed search ends with the same values, bit for bit, as an uninterrupted one.
 """
 
 import json

@@ -233,7 +233,7 @@ def _give_advice(message: str) -> str:
     if "disk is full" in message or "No space left" in message:
         return "; finished records are kept: free some space and run the same command again"
     if any(word in message for word in ("malformed", "not a database", "decode")):
-        return "; it is damaged or not a store: it was left as it is, choose another folder"
+        return "; it is damaged or not a store: it was not changed; choose another folder"
     return ""
 
 

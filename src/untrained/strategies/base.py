@@ -205,7 +205,7 @@ class NewArchSampler:
             rng: Random generator.
 
         Returns:
-            n new architectures, or fewer if the space has no more or the time is over.
+            n new architectures, or fewer if the space has no more or the time runs out.
         """
         new_archs: list[Arch] = []
         while (

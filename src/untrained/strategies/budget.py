@@ -45,7 +45,7 @@ class Budget:
         return DEFAULT_BUDGET
 
     def subtract_seconds(self, seconds: float) -> "Budget":
-        """Return what is left of the budget after some seconds."""
+        """Return the budget that remains after this many seconds."""
         if self.seconds is None:
             return self
         return replace(self, seconds=self.seconds - seconds)

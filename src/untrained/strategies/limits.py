@@ -38,7 +38,7 @@ from untrained.types import Arch, Batch, Failure, Task
 MAX_ATTEMPTS = 500
 # After this many mutations of an architecture, `mutate` returns a new sample.
 _MAX_NEIGHBOURS = 100
-# Spaces for tables that have small networks, for advice.
+# Spaces with small networks for tables, which an error message suggests.
 _SMALL_TABLE_SPACES = ("mlp", "nasrec_small(blocks=2)")
 
 # Name of the limit on the predicted training time, which is not a field of `Limits`.
@@ -241,7 +241,7 @@ class ConstrainedSpace:
         self._fallback = arch
 
     def limit_sampling_time(self, seconds: float) -> None:
-        """Let samples and mutations take at most some seconds from now on.
+        """From now on, stop sampling and mutating after this many seconds.
 
         Counting the parameters of a network can take milliseconds, and if few networks satisfy the
         limits, hundreds are counted for one sample.

@@ -24,7 +24,7 @@ def compute_accuracy_interval(accuracy: float, samples: int) -> tuple[float, flo
         samples: Number of samples.
 
     Raises:
-        ValueError: The accuracy is not a share, or there are no samples.
+        ValueError: The accuracy is not between 0 and 1, or there are no samples.
     """
     if not 0 <= accuracy <= 1 or samples < 1:
         raise ValueError(f"an accuracy of {accuracy} on {samples} samples is impossible")

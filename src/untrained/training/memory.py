@@ -12,8 +12,8 @@ from functools import cache
 # Parameters of `mallopt`, from malloc.h of glibc.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-# Larger blocks are returned to the operating system when they are freed. This is the largest value
-# that glibc accepts for M_MMAP_THRESHOLD.
+# Larger blocks are returned to the operating system when they are freed. Old versions of glibc
+# refuse a value above 32 MB; then nothing is set.
 _MAX_HEAP_BLOCK = 2**30
 # The heap would shrink only if more than this many bytes at its end were free. It is the largest
 # int, so the heap never shrinks.

@@ -2,7 +2,7 @@
 
 The entries are the best architectures of a search by its proxy, the largest ones, random ones and
 the known designs of the space. Each round trains every remaining entry for the same time, and keeps
-about a third of them. An entry continues with the weights of the round before: every round is one
+about a third of them. An entry continues with its weights of the previous round: every round is one
 cycle of the learning rate, from its highest value to zero, so that networks are compared after a
 complete schedule (SGDR: Loshchilov and Hutter, ICLR 2017). Only a training that takes far longer
 than expected is stopped within its cycle (`MAX_OVERRUN`). After the first round, the best entry
@@ -14,7 +14,7 @@ validation part costs nothing. Among entries within one standard error of the be
 lowest latency wins if latency is limited, otherwise the smallest.
 
 With a limit on the time, `contest_entrants.py` chooses which entries take part. A training that
-turns out to be slower than expected is shortened; if the time is over, the best entry so far wins.
+turns out to be slower than expected is shortened; if the time runs out, the best entry so far wins.
 
 The state (`contest_state.py`) is saved after every training, so that the same command resumes.
 """
@@ -150,7 +150,7 @@ class RunningContest:
                 None for none.
 
         Returns:
-            "finished", or "time" if the time was over before the last round.
+            "finished", or "time" if the time ran out before the last round.
         """
         state = self._state
         # The page of the run shows the entries from the file.
@@ -269,7 +269,7 @@ class RunningContest:
         return copies
 
     def _select_for_round(self, numbers: Sequence[int], round_index: int) -> list[int]:
-        """Return the best entries of the round before.
+        """Return the best entries of the previous round.
 
         An entry that failed in this round keeps its place, so that a resumed contest trains no
         other entry instead.
@@ -338,7 +338,7 @@ class RunningContest:
         return self._round_seconds[round_index]
 
     def _must_stop(self) -> bool:
-        """Return whether the time is over and at least one entry has finished a round."""
+        """Return whether the time has run out and at least one entry has finished a round."""
         if self._settings.seconds is None:
             return False
         if self._state.elapsed_seconds < self._settings.seconds:
@@ -435,7 +435,7 @@ class RunningContest:
         return _make_round_result(evaluation, epochs_trained, samples, duration)
 
     def _make_training(self, number: int, round_index: int, epochs: int, samples: int) -> Training:
-        """Prepare the training of an entry, with its weights of the round before."""
+        """Prepare the training of an entry, with its weights of the previous round."""
         settings = self._settings
         entry = self._state.entries[number]
         process = make_training_process(settings.compute.device)

@@ -86,8 +86,8 @@ def choose_entrants(
 ) -> None:
     """Choose which entries are trained, if the time is limited.
 
-    A resumed contest keeps the entries that were chosen before. A choice that was stopped begins
-    again.
+    A resumed contest keeps the entries that were chosen before. An interrupted choice
+    starts over.
 
     Args:
         state: The contest. Entries that are not chosen get an error in it.
@@ -107,7 +107,7 @@ def choose_entrants(
 
 
 def _discard_unfinished_choice(state: ContestState) -> None:
-    """Let all entries take part again that an earlier session left out before it was stopped.
+    """Let the entries that an interrupted session left out take part again.
 
     How long their steps take was not saved, so they cannot be compared with the other entries.
     """
@@ -216,7 +216,7 @@ class _EntrantSelection:
         return count
 
     def _add_substitutes(self, substitutes: Substitutes, entrants: Sequence[int]) -> list[int]:
-        """Replace slow entries that were selected by score by the next networks of the ranking.
+        """Replace slow entries that were selected by score with the next networks of the ranking.
 
         Args:
             substitutes: The next networks.

@@ -26,7 +26,7 @@ _UNITS = {
 def measure_design(
     name: str, task: Task, config: SearchConfig, records: Sequence[Record]
 ) -> dict[str, float | None]:
-    """Measure a hand-designed network by the limits of a search: parameters, latency and so on.
+    """Measure what the search limits in a hand-designed network: parameters, latency and so on.
 
     Args:
         name: Name of the network.

@@ -397,7 +397,7 @@ class TableTrainer:
 
 
 def _get_deadline(seconds: float | None) -> float:
-    """Return when some time is over, by `perf_counter`; infinite for no limit."""
+    """Return the value of `perf_counter` when the time runs out; infinite for no limit."""
     if seconds is None:
         return inf
     return perf_counter() + seconds

@@ -341,7 +341,7 @@ def _read_training(folder: Path | None) -> dict[str, Any]:
         _read_normalisation(training)
         for name in ("arch", "space", "data"):
             if not isinstance(training["key"][name], str):
-                raise TypeError(f"{name} is not a text")
+                raise TypeError(f"{name} is not a string")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise _damaged_file_error(path, error) from error
     return training

@@ -76,7 +76,7 @@ def plan_final_training(
         epochs = int(seconds / estimate_epoch_seconds(contest))
         samples = contest.train_samples + contest.val_samples
         epochs = max(1, min(epochs, choose_max_epochs(samples, recipe.batch)))
-        # A short training must not spend its epochs on raising the rate.
+        # A short training must not spend most of its epochs on the warm-up.
         warm_up = min(recipe.warm_up, epochs / 10)
         recipe = recipe.with_options(epochs=epochs, warm_up=warm_up)
     return FinalTraining(recipe.label, start, refit or True)

@@ -135,7 +135,7 @@ class SearchResult:
 
     @property
     def has_winner(self) -> bool:
-        """Whether there is a network to train: something was scored, without Ctrl-C."""
+        """Whether a network was scored, and the search was not interrupted."""
         return bool(self.ranking.standings) and self.run.ended != "interrupted"
 
     @property
@@ -687,7 +687,7 @@ def _run_session(
     )
     run.save()
     write_trace(run.folder, setup.strategy)
-    # An earlier contest or confirmation may be of another ranking.
+    # An earlier contest or confirmation may belong to another ranking.
     (run.folder / CONTEST_FILE).unlink(missing_ok=True)
     (run.folder / CONFIRMATION_FILE).unlink(missing_ok=True)
     return SearchResult(run, ranked.records, ranked.ranking)
@@ -842,7 +842,7 @@ def _choose_contest_groups(
     groups = choose_groups(ranking, records, BEST_FACTOR * count, run)
     contest_groups = {}
     for name, archs in groups.items():
-        # The group of the proxy is complete, also if the proxy is `params` or `random`.
+        # The group of the proxy is complete, even if the proxy is `params` or `random`.
         if name == run.config.score_name:
             contest_groups[name] = archs
         elif name == "params":

@@ -30,7 +30,7 @@ from untrained.workflows.scoring_plan import ScoringPlan
 
 # Stage of a strategy that works on a supernet before it proposes an architecture.
 SUPERNET_STAGE = "searching the supernet"
-# Stage in which the networks are scored that aggregates compare candidates with.
+# Stage that scores the reference networks, with which aggregates compare candidates.
 REFERENCE_STAGE = "scoring the reference sample"
 
 
@@ -230,7 +230,7 @@ class SearchStages:
         return result
 
     def _describe_agreement(self) -> str:
-        """Say how far the members of the aggregates agree, for those who wait for the scores."""
+        """Describe how far the members of the aggregates agree."""
         descriptions = []
         for fitted in self.fitted_aggregates:
             # Advice follows with the result, because it depends on how the search ends.

@@ -13,8 +13,8 @@ TRAINING = "training"
 # training, and a few hundred scored networks are enough (docs/results/one-command.md).
 SHARES = {SCORING: 0.1, CONTEST_PHASE: 0.25, TRAINING: 0.6}
 # Seconds that are reserved for the work after the last phase: testing, the report, the export. They
-# were measured on two cores, and do not depend on the length of the phases. At least and at most
-# these two shares of the total time are reserved.
+# were measured on two cores, and do not depend on the length of the phases. The two shares of the
+# total time are a lower and an upper bound.
 FINAL_SECONDS = 9.0
 MIN_FINAL_SHARE = 0.01
 MAX_FINAL_SHARE = 0.3
@@ -60,7 +60,7 @@ class TimePlan:
         return TimePlan(total, tuple(phases), start)
 
     def allot_seconds(self, phase: str) -> float | None:
-        """Return how long a phase may take that begins now; None for no limit.
+        """Return how long a phase that begins now may take; None for no limit.
 
         It is the share of the phase in the time that is left for it and the phases after it.
         """
@@ -127,7 +127,7 @@ class TimePlan:
         return min(max(seconds, lowest), highest)
 
     def _compute_share(self, phase: str) -> float:
-        """Return the fraction of the time for a phase and those after it that the phase gets."""
+        """Return the fraction of a phase of the time that is left for it and those after it."""
         later_phases = self.phases[self.phases.index(phase) :]
         shares = [SHARES[later_phase] for later_phase in later_phases]
         return shares[0] / sum(shares)

@@ -33,11 +33,11 @@ from untrained.workflows.contest_training import (
 
 # The training of the winner should have this many epochs.
 TARGET_EPOCHS = 80
-# Number of networks that are timed first, and of random ones at the limit that follows from them.
+# Number of networks that are timed first, and of random ones at the resulting limit.
 TIMED_NETWORKS = 4
 TIMED_SAMPLES = 6
-# Each of these timings takes at most this fraction of the training of the winner, but times at
-# least one network.
+# Each of these two measurements takes at most this fraction of the time of the final training, but
+# times at least one network.
 MAX_TIMING_SHARE = 0.05
 # The limit is raised until this fraction of `CHECKED_NETWORKS` random networks satisfies it.
 MIN_ALLOWED_FRACTION = 0.5
@@ -154,7 +154,8 @@ def fit_training_time(
         seconds: How long training on one sample takes.
         max_seconds: The longest time that is allowed.
     """
-    # Relative errors, so that slow networks do not decide alone: every row is divided by its time.
+    # Relative errors, so that slow networks do not dominate the fit: every row is divided by its
+    # time.
     rows = np.array(sizes) / np.array(seconds)[:, None]
     # Columns of equal size, because the numbers differ by orders of magnitude.
     scales = rows.max(axis=0)
@@ -203,7 +204,7 @@ def _raise_until_satisfiable(
     and the contest leaves out what is too slow.
 
     Returns:
-        The limit, or None if too few networks satisfy the limits of the user themselves.
+        The limit, or None if too few networks satisfy even the limits of the user.
     """
     rng = make_generator("networks within the time", space.name)
     shortest_times = []

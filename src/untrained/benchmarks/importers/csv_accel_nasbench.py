@@ -7,7 +7,7 @@ from untrained.benchmarks.table import Metric
 from untrained.benchmarks.table_builder import TableBuilder, make_arch_reader
 
 _SOURCE = "Accel-NASBench"
-_SHORT_TRAINING = "shortened training of the authors, mean where there are several"
+_SHORT_TRAINING = "shortened training by the authors, mean if there are several"
 _DEVICES = {
     "latency": ("zcu102", "vck190"),
     "throughput": ("a100", "3090", "tpuv2", "tpuv3", "zcu102", "vck190"),

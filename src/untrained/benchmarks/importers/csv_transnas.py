@@ -50,14 +50,14 @@ def format_arch(operations: str) -> str:
 
 
 def read_transnas(path: Path) -> TableBuilder | None:
-    """Read the full file, and the subset of an earlier query if it exists."""
+    """Read the full file, and the file of a subset that was exported earlier if it exists."""
     files = find_files(path, "transnasbench101", _FULL_FILE, _SUBSET_FILE)
     if files is None:
         return None
     builder = make_builder(files)
     _add_file(builder, files[0], run="zip", variant="", about="")
     for file in files[1:]:
-        about = "an earlier query, at another epoch"
+        about = "an earlier export, results at another epoch"
         _add_file(builder, file, run="json", variant="earlier", about=about)
     return builder
 

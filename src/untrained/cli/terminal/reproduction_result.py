@@ -15,7 +15,7 @@ TEXT_COLUMNS = ("what", "note")
 
 
 def show_reproduction(result: ReproductionResult, page: Path) -> None:
-    """Print published and our numbers, deviations from the paper, and the paths of the files."""
+    """Print published numbers and ours, deviations from the paper, and the paths of the files."""
     console = SafeConsole()
     console.print(_make_table(result))
     if any(line.paper_in_interval is False for line in result.lines):

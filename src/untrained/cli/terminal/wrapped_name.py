@@ -22,7 +22,7 @@ def wrap_name(name: str, width: int) -> list[str]:
     """
     lines = [""]
     for part in _PART.findall(name):
-        # A space at the end of a line needs no place.
+        # A space at the end of a line does not count towards its width.
         if lines[-1] and cell_len(lines[-1] + part.rstrip()) > width:
             lines.append("")
         lines[-1] += part

@@ -182,7 +182,7 @@ def _read_rows(path: Path, label: str) -> tuple[str, list[_Row]]:
     rows = []
     for line, record in records:
         if any(record[len(header) :]):
-            # A decimal comma or a second label would be cut off without a word.
+            # A decimal comma or a second label would be cut off silently.
             raise UsageError(
                 f"{path}, line {line} has {len(record)} values for {len(header)} columns; a "
                 "network predicts one label, and a value with a comma needs quotes"
@@ -356,7 +356,7 @@ def _check_labels(
             if is_inferred and has_numbers and not is_number and is_float_text(row.label):
                 raise _no_number_error(where, row.label)
         elif not row.label:
-            # A row without a path has no picture to lose; the card lists it.
+            # A row without a path names no picture, so it is left out and listed in the card.
             if row.name:
                 raise UsageError(
                     f"{where}: the label of {row.name} is missing; add it, or remove the line"

@@ -228,7 +228,7 @@ def add_classes(target: Target, classes: tuple[str, ...], rows: int) -> Target:
         if classes:
             class_text = f"one class, {classes[0]}"
         raise UsageError(
-            f"the label {target.column} has {class_text}; nothing can be learned, name another "
+            f"the label {target.column} has {class_text}; nothing can be learned; name another "
             "column with --label"
         )
     if rows < MIN_ROWS_PER_CLASS * len(classes):

@@ -1,10 +1,11 @@
 """Take the measurements of many probes together.
 
 The features and motions that are computed here are stored in the probes. The probes are then used
-like any other and take all other measurements themselves. The numbers differ from those of ordinary
-scoring in the last digits of float32 at most, because kernels for many networks add in another
-order. A network that cannot be measured together with others is measured alone, as in ordinary
-scoring; if it fails, the failure is the same.
+like any other and take all other measurements themselves. The numbers usually differ from those of
+ordinary scoring only in the last digits of float32, because kernels for many networks add in
+another order; scores differ by up to 1.2 % (docs/results/networks-per-batch.md). A network that
+cannot be measured together with others is measured alone, as in ordinary scoring; if it fails, the
+failure is the same.
 
 A batch norm over few values divides by a small standard deviation. A network with such norms
 amplifies differences in the last digits to several per cent, so it is measured alone.

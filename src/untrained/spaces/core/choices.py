@@ -2,7 +2,8 @@
 
 The function of a space calls `choose(name, options)`, `choose.int` and `choose.float`. A *chooser*
 answers these calls: at random, from the genes of an architecture, or from the genes of two parents.
-It gets the options as numbers and texts (`option_names.py`) or as a range of numbers (`ranges.py`).
+It gets the options as numbers and strings (`option_names.py`) or as a range of numbers
+(`ranges.py`).
 `space.py` builds `Space` from this module.
 """
 
@@ -267,7 +268,7 @@ class _RecordingChoose:
     def _check_name(self, name: object) -> str:
         """Return the name of a choice if it can be used."""
         if not isinstance(name, str):
-            raise self._make_error(name, "has no name; write the name, a text, first")
+            raise self._make_error(name, "has no name; write the name, a string, first")
         # These characters separate choices in the text of an architecture.
         if not name.strip() or set(name) & set("=,()[]{}'\"\n"):
             raise self._make_error(

@@ -1,7 +1,7 @@
 """The text of an option: how options of any kind are written in an architecture.
 
-An architecture consists of numbers and texts, so that it can be stored, typed and compared. A
-number or a text stands for itself. Other options are written like this:
+An architecture consists of numbers and strings, so that it can be stored, typed and compared. A
+number or a string stands for itself. Other options are written like this:
 
     option                      text
     None                        None
@@ -41,7 +41,7 @@ def name_options(options: object) -> dict[Choice, object]:
     if isinstance(options, Mapping):
         for name in options:
             if not isinstance(name, int | float | str):
-                raise InvalidOptions(f"the name {show_value(name)} of an option is not a text")
+                raise InvalidOptions(f"the name {show_value(name)} of an option is not a string")
         named_options = list(options.items())
     else:
         named_options = [(name_option(option), option) for option in _list_options(options)]
@@ -62,7 +62,7 @@ def name_options(options: object) -> dict[Choice, object]:
 
 def _list_options(options: object) -> Sequence[object]:
     if isinstance(options, str | bytes):
-        raise InvalidOptions(f"the options are the text {options!r}; write them as a list")
+        raise InvalidOptions(f"the options are the string {options!r}; write them as a list")
     if isinstance(options, set | frozenset):
         raise InvalidOptions("the options are a set, which has no order; write them as a list")
     if not isinstance(options, Iterable):

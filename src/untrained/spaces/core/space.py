@@ -520,7 +520,7 @@ class Space:
         if not isinstance(arch, Arch):
             raise UsageError(
                 f"{show_value(arch)} is not an Arch; "
-                f"{self.name} makes one by parse(text) or sample(seed)"
+                "space.parse(text) and space.sample(seed) return one"
             )
 
     def _make_arch_from_decisions(self, decisions: Decisions) -> Arch:
