@@ -342,7 +342,7 @@ def test_an_undefined_statistic_is_none(statistic, x, y):
 def test_missing_numbers_and_unequal_lengths_raise_an_error(statistic, missing):
     with pytest.raises(ValueError, match="leave failures out and count them"):
         statistic([1, 2, missing, 4], [1, 2, 3, 4])
-    with pytest.raises(ValueError, match="3 scores and 4 truths"):
+    with pytest.raises(ValueError, match="3 scores and 4 true values"):
         statistic([1, 2, 3], [1, 2, 3, 4])
 
 
