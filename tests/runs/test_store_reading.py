@@ -294,7 +294,8 @@ def test_another_programs_database_is_refused_and_not_touched(tmp_path, write):
     before = describe_folder(folder)
     for work in use_in_every_way(path):
         with pytest.raises(
-            UsageError, match=r"their\.sqlite is a database of another program: .*it was not changed"
+            UsageError,
+            match=r"their\.sqlite is a database of another program: .*it was not changed",
         ):
             work()
         assert describe_folder(folder) == before
