@@ -16,7 +16,8 @@ from torch.nn import functional as F
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
 
-# One space of every file in spaces/, with the input shape of the tests.
+# Spaces that together have every operation of the package's networks for pictures, with the input
+# shape of the tests.
 SPACES = {
     "nasbench201(channels=4,cells=1)": (3, 8, 8),
     "nasbench101(channels=8,cells=1)": (3, 8, 8),
