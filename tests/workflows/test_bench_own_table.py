@@ -71,7 +71,8 @@ def test_rows_of_the_same_architecture_are_seeds(own_space):
     expected = stats.spearmanr(*seeds).statistic
     assert result.notes[0] == (
         f"Noise ceiling: two trainings of the same 6 networks have a rank correlation of "
-        f"{expected:.3f}. A proxy can exceed it slightly, because both trainings are noisy."
+        f"{expected:.3f}. Against one training, a perfect proxy could reach about "
+        f"{expected**0.5:.2f}, because only one side of that comparison is noisy."
     )
 
 

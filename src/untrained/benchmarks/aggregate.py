@@ -1,8 +1,8 @@
 """Combine the scores of several proxies into one, without training.
 
 Columns are scores of the same architectures by proxy, oriented so that higher is better. NaN marks
-a failed architecture; failures share the lowest ranks. This module depends on neither proxies nor
-networks.
+a failed architecture. Ranks run from 1, the worst, to n, the best; failures share the lowest ranks.
+This module depends on neither proxies nor networks.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Columns = Mapping[str, ArrayLike]
 
 
 def compute_relative_ranks(column: ArrayLike) -> Floats:
-    """Return rank / n, which is 1 for the best.
+    """Return rank / n, which is 1 / n for the worst and 1 for the best.
 
     Equal scores get the mean of their ranks, and failures get the mean of the lowest ranks.
     """

@@ -1,6 +1,7 @@
 """Compare the scores of proxies with known results: statistics, intervals, failures.
 
-"Truth" is what a score should predict: a published accuracy, or the result of a short training.
+The ground truth is what a score should predict: a published accuracy, or the result of a short
+training.
 """
 
 from collections import Counter
@@ -181,7 +182,7 @@ def compare_with_truth(
 
     Args:
         scores: The scores of the proxy.
-        truth: The truth of the same architectures; higher is better.
+        truth: The ground truth of the same architectures; higher is better.
         seed: Seed of the bootstrap.
         sizes: Sizes of the same architectures. Without them, the size-controlled correlation is
             undefined.
@@ -231,7 +232,7 @@ def describe_baseline_on_scored_archs(
 
     Args:
         results: Results of all proxies, best first.
-        truth: The truth of all architectures.
+        truth: The ground truth of all architectures.
         baseline: Name of the baseline.
 
     Returns:
@@ -308,7 +309,7 @@ def estimate_statistic(
 
     Args:
         statistic: The statistic.
-        pairs: Scores, oriented so that higher is better, and the truth; one pair per seed.
+        pairs: Scores, oriented so that higher is better, and the ground truth; one pair per seed.
         seed: Seed of the bootstrap.
         controls: The controls of the same architectures, one list of columns per pair; empty for a
             statistic without controls.
@@ -345,7 +346,7 @@ def estimate_statistic(
 def _pair_with_truth(
     scores: ScoreColumn, truth: Sequence[float], higher_is_better: bool
 ) -> tuple[list[float], list[float]]:
-    """Return scores, oriented so that higher is better, and the truth of the same architectures."""
+    """Return scores, oriented so that higher is better, and their ground truth."""
     oriented = []
     shared_truth = []
     for score, value in zip(scores, truth, strict=True):

@@ -9,6 +9,7 @@ reaches about the square root of the correlation of two trainings.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +38,20 @@ class NoiseCeiling:
     top_spearman: float | None
 
     def describe(self) -> str:
-        """Return two sentences for the reader of a benchmark."""
+        """Return a short explanation for the reader of a benchmark."""
         text = (
             f"Noise ceiling: two trainings of the same {self.count:,} networks have a rank "
             f"correlation of {self.spearman:.3f}"
         )
         if self.top_spearman is not None:
             text += f", and of {self.top_spearman:.2f} within the best {100 * TOP_SHARE:.0f} %"
-        return f"{text}. A proxy can exceed it slightly, because both trainings are noisy."
+        text += "."
+        if self.spearman > 0:
+            text += (
+                f" Against one training, a perfect proxy could reach about "
+                f"{sqrt(self.spearman):.2f}, because only one side of that comparison is noisy."
+            )
+        return text
 
 
 def measure_noise_ceiling(

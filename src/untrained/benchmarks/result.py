@@ -26,8 +26,12 @@ class Estimate:
     high: float | None = None
     spread: float | None = None
 
-    def differs_from(self, other: "Estimate") -> bool | None:
-        """Return whether the two intervals do not overlap; None if an interval is missing."""
+    def has_disjoint_interval(self, other: "Estimate") -> bool | None:
+        """Return whether the two intervals do not overlap; None if an interval is missing.
+
+        This is a conservative test of a difference: two statistics can differ significantly
+        although their intervals overlap.
+        """
         if self.low is None or self.high is None or other.low is None or other.high is None:
             return None
         return self.low > other.high or other.low > self.high
@@ -35,7 +39,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class ProxyResult:
-    """One proxy compared with the truth.
+    """One proxy compared with the ground truth.
 
     Architectures that the proxy could not score are counted and left out of the statistics.
 
@@ -92,17 +96,17 @@ class ProxyResult:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """Proxies compared with the truth on the same architectures.
+    """Proxies compared with the ground truth on the same architectures.
 
     Attributes:
         title: Heading of the report.
         command: The command that repeats the comparison; empty if the data were objects in Python.
         space: Name of the space.
-        truth_about: Description of the truth, such as "test accuracy on cifar10 after 200 epochs,
-            nasbench201".
-        truth_unit: Unit of the truth, such as "%".
+        truth_about: Description of the ground truth, such as "test accuracy on cifar10 after 200
+            epochs, nasbench201".
+        truth_unit: Unit of the ground truth, such as "%".
         archs: The architectures.
-        truth: The truth per architecture; higher is better.
+        truth: The ground truth per architecture; higher is better.
         proxy_results: One result per proxy, best first.
         notes: Remarks for the reader, such as which part of the benchmark the table contains.
         settings: Settings as the report lists them.
@@ -163,7 +167,7 @@ class BenchmarkResult:
 
 
 def choose_truth_digits(truth: Sequence[float]) -> int:
-    """Return the number of decimals with which to show differences of the truth.
+    """Return the number of decimals with which to show differences of the ground truth.
 
     It is four for fractions from 0 to 1, and two for larger numbers such as per cent.
     """

@@ -1,7 +1,7 @@
 """Statistics that say how well scores rank architectures, with confidence intervals.
 
     x  scores, oriented so that higher is better
-    y  the truth, higher is better
+    y  the ground truth, higher is better
     n  number of architectures
     z  controls: other properties of the architectures, whose influence a statistic removes
     w  how often each architecture counts, (n, R): one column per resample
@@ -60,7 +60,7 @@ def orient_score(score: ScoreType, higher_is_better: bool) -> ScoreType:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A statistic of scores and truth: `spearman(scores, truth)`.
+    """A statistic of scores and ground truth: `spearman(scores, truth)`.
 
     Attributes:
         name: Public name, also the key in results.
@@ -83,7 +83,7 @@ class Statistic:
 
         Args:
             scores: One score per architecture, oriented so that higher is better.
-            truth: The truth of the same architectures; higher is better.
+            truth: The ground truth of the same architectures; higher is better.
             controls: Properties of the same architectures that `size_controlled` holds fixed.
 
         Raises:
@@ -106,7 +106,10 @@ class Statistic:
 
 
 def compute_ranks(values: Values) -> Floats:
-    """Return ranks 1, 2, 3, ... from the lowest; equal values share the mean of their ranks."""
+    """Return ranks from 1, the lowest value, to n, the highest.
+
+    If higher is better, rank 1 is the worst. Equal values share the mean of their ranks.
+    """
     array = np.asarray(values, dtype=np.float64)
     weights = np.ones((len(array), 1))
     return _SortedValues(array).compute_ranks(weights)[:, 0]
@@ -252,7 +255,7 @@ class _SortedValues:
 
 @dataclass(frozen=True, eq=False)
 class _ScoredSample:
-    """Scores x, truth y and controls z of the same architectures."""
+    """Scores x, ground truth y and controls z of the same architectures."""
 
     x: _SortedValues
     y: _SortedValues
@@ -269,7 +272,9 @@ class _ScoredSample:
                 f"there are {len(x)} scores and {len(y)} true values; give one per score"
             )
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
-            raise ValueError("scores and truth must be finite; leave failures out and count them")
+            raise ValueError(
+                "scores and ground truth must be finite; leave failures out and count them"
+            )
         z = []
         for control in controls:
             values = np.asarray(control, dtype=np.float64).ravel()
@@ -305,7 +310,7 @@ class _ScoredSample:
 
     @property
     def is_perfect(self) -> bool:
-        """Whether scores and truth have the same order, or exactly the reversed one."""
+        """Whether scores and ground truth have the same order, or exactly the reversed one."""
         x = self.x.group_numbers
         y = self.y.group_numbers
         return np.array_equal(x, y) or np.array_equal(x, y.max() - y)
@@ -356,7 +361,7 @@ def _compute_kendall(sample: _ScoredSample, w: Floats) -> Floats:
 
 
 def _compute_controlled_spearman(sample: _ScoredSample, w: Floats) -> Floats:
-    """Return the partial rank correlation of scores and truth with the controls held fixed.
+    """Return the partial rank correlation of scores and ground truth, controls held fixed.
 
     With P the inverse of the matrix of rank correlations of x, y and the controls z, it is
 
@@ -417,7 +422,7 @@ def _divide(numerator: Floats, denominator: Floats) -> Floats:
 
 
 def _compute_overlap(sample: _ScoredSample, w: Floats, top: float) -> Floats:
-    """Return the share of the best `top` by score that is in the best `top` by truth."""
+    """Return the share of the best `top` by score that is in the best `top` by ground truth."""
     k = count_top(sample.n, top)
     top_by_score = sample.x.compute_top_chances(w, k)
     top_by_truth = sample.y.compute_top_chances(w, k)
@@ -425,7 +430,7 @@ def _compute_overlap(sample: _ScoredSample, w: Floats, top: float) -> Floats:
 
 
 def _compute_precision(sample: _ScoredSample, w: Floats, k: int, top: float) -> Floats:
-    """Return the share of the k best scores that is in the best `top` by truth."""
+    """Return the share of the k best scores that is in the best `top` by ground truth."""
     selected = min(k, sample.n)
     top_by_score = sample.x.compute_top_chances(w, selected)
     top_by_truth = sample.y.compute_top_chances(w, count_top(sample.n, top))
@@ -433,14 +438,14 @@ def _compute_precision(sample: _ScoredSample, w: Floats, k: int, top: float) -> 
 
 
 def _compute_regret(sample: _ScoredSample, w: Floats) -> Floats:
-    """Return the best truth minus the truth of the architecture with the best score."""
+    """Return the best ground truth minus that of the architecture with the best score."""
     best_by_truth = sample.y.compute_top_chances(w, 1)
     best_by_score = sample.x.compute_top_chances(w, 1)
     return _sum_rows(w * (best_by_truth - best_by_score) * sample.y.values[:, None])
 
 
 def _compute_regret_at(sample: _ScoredSample, w: Floats, k: int) -> Floats:
-    """Return the best truth minus the best truth among the architectures with the k best scores."""
+    """Return the best ground truth minus the best one among the k highest scores."""
     # Highest scores first. Among equal scores the worst architectures come first, so they take the
     # last places among the k highest scores.
     order = np.lexsort((sample.y.values, -sample.x.values))
@@ -459,7 +464,7 @@ def _compute_ndcg(sample: _ScoredSample, w: Floats) -> Floats:
     """Return the normalised discounted cumulative gain over all places.
 
     DCG = sum over places p of gain / log2(p + 1), with gains from 0 (worst) to 1 (best)
-    nDCG = DCG of the order by score / DCG of the order by truth
+    nDCG = DCG of the order by score / DCG of the order by ground truth
     """
     truth = sample.y.values[:, None]
     is_present = w > 0
@@ -491,17 +496,19 @@ def _sum_discounted_gains(values: _SortedValues, gains: Floats, w: Floats) -> Fl
 
 spearman = Statistic("spearman", "Correlation of ranks.", _compute_spearman)
 kendall = Statistic(
-    "kendall", "Pairs in the right order minus pairs in the wrong order, tau-b.", _compute_kendall
+    "kendall",
+    "Kendall's tau-b: concordant minus discordant pairs, relative to the pairs without ties.",
+    _compute_kendall,
 )
 pearson = Statistic("pearson", "Correlation of values.", _compute_pearson)
 top_overlap = Statistic(
     "top_overlap",
-    "Share of the best 10 % by score that are among the best 10 %.",
+    "Share of the best 10 % by score that are also in the best 10 % by ground truth.",
     partial(_compute_overlap, top=TOP_SHARE),
 )
 top_5_overlap = Statistic(
     "top_5_overlap",
-    "Share of the best 5 % by score that are among the best 5 %.",
+    "Share of the best 5 % by score that are also in the best 5 % by ground truth.",
     partial(_compute_overlap, top=0.05),
 )
 ndcg = Statistic(
@@ -518,7 +525,7 @@ regret = Statistic(
 regret_at_10 = Statistic(
     "regret_at_10",
     "Ground truth of the best architecture minus the best ground truth among the ten highest "
-    "scores; of equal scores at the border, the worst architectures count.",
+    "scores; ties for tenth place are resolved against the proxy.",
     partial(_compute_regret_at, k=10),
     higher_is_better=False,
 )
@@ -531,12 +538,15 @@ size_controlled = Statistic(
 
 
 def precision_at(k: int, top: float = TOP_SHARE) -> Statistic:
-    """Return the statistic: of the k best by score, the share that is among the best."""
-    about = f"Share of the best {k} by score that are among the best {format_percent(top, 0)}."
+    """Return the statistic: the share of the k best by score that is also in the best `top`."""
+    about = (
+        f"Share of the best {k} by score that are also in the best {format_percent(top, 0)} "
+        "by ground truth."
+    )
     return Statistic(f"precision_at_{k}", about, partial(_compute_precision, k=k, top=top))
 
 
-# Statistics of scores and truth alone. `size_controlled` also needs the sizes of architectures.
+# Statistics of scores and ground truth. `size_controlled` also needs the sizes of architectures.
 STATISTICS = (
     spearman,
     kendall,

@@ -71,16 +71,16 @@ class TableRows:
     Attributes:
         name: Name of the table, for messages.
         columns: The cells of each column, from the first row to the last.
-        places: Where each row is in the file, such as "line 3".
+        row_locations: Where each row is in the file, such as "line 3".
     """
 
     name: str
     columns: dict[str, list[object]]
-    places: list[str]
+    row_locations: list[str]
 
     def make_error(self, row: int, problem: str) -> UsageError:
         """Make the error for a row that cannot be used."""
-        return UsageError(f"{self.places[row]} of {self.name}: {problem}")
+        return UsageError(f"{self.row_locations[row]} of {self.name}: {problem}")
 
 
 def read_user_table(
@@ -150,12 +150,12 @@ def read_table_rows(path: Path) -> TableRows:
         row_word = "line"
     bad_rows = BadRows()
     columns: dict[str, list[object]] = {name: [] for name in table.columns}
-    places: list[str] = []
+    row_locations: list[str] = []
     with name_file_in_errors(path):
         allowance = MemoryAllowance(path.stat().st_size)
         for block, lines in table.read_blocks(bad_rows):
             allowance.charge(block.nbytes + _CELL_BYTES * block.num_rows * block.num_columns)
-            places += [f"{row_word} {line}" for line in lines]
+            row_locations += [f"{row_word} {line}" for line in lines]
             for index, name in enumerate(table.columns):
                 columns[name] += block.column(index).to_pylist()
     if bad_rows.count:
@@ -163,7 +163,7 @@ def read_table_rows(path: Path) -> TableRows:
             f"{path}, {clean_detail(bad_rows.first_reasons[0])}; "
             "write architectures that contain commas in quotation marks"
         )
-    return TableRows(path.name, columns, places)
+    return TableRows(path.name, columns, row_locations)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -190,8 +190,8 @@ def _read_frame(frame: object) -> TableRows:
     columns = {}
     for index, name in enumerate(names):
         columns[name] = cells.iloc[:, index].tolist()
-    places = [f"row {number}" for number in range(1, len(frame) + 1)]
-    return TableRows("DataFrame", columns, places)
+    row_locations = [f"row {number}" for number in range(1, len(frame) + 1)]
+    return TableRows("DataFrame", columns, row_locations)
 
 
 def parse_number(cell: object) -> float | None:

@@ -370,7 +370,7 @@ def _is_significantly_better(first: ProxyResult, second: ProxyResult) -> bool:
     other = second.statistics["spearman"]
     if estimate is None or other is None:
         return False
-    return estimate.value > other.value and bool(estimate.differs_from(other))
+    return estimate.value > other.value and bool(estimate.has_disjoint_interval(other))
 
 
 def _find_loadable_name(label: str, requested: Sequence[str | Proxy]) -> str:
@@ -441,7 +441,7 @@ def _describe_certainty(results: Sequence[ProxyResult], count: int, target: str)
         )
     best_name, best = estimates[0]
     others = estimates[1:]
-    similar = [name for name, estimate in others if not best.differs_from(estimate)]
+    similar = [name for name, estimate in others if not best.has_disjoint_interval(estimate)]
     reason = "the intervals are wide"
     if best.low is None:
         reason = f"{best_name} has no interval"

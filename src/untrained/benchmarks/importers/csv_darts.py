@@ -12,7 +12,7 @@ from untrained.benchmarks.importers.csv_files import (
     make_builder,
     read_csv,
 )
-from untrained.benchmarks.importers.numbers import parse_numbers
+from untrained.benchmarks.importers.naslib_tuples import parse_naslib_tuple
 from untrained.benchmarks.table import Metric
 from untrained.benchmarks.table_builder import TableBuilder, make_arch_reader
 
@@ -73,7 +73,7 @@ def read_nasbench301(path: Path) -> TableBuilder | None:
     builder = make_builder(files)
     read_arch = make_arch_reader("darts")
     table = read_csv(files[0], "run", "arch", "val_accuracy")
-    table["key"] = [read_arch(format_genotype(parse_numbers(arch))) for arch in table["arch"]]
+    table["key"] = [read_arch(format_genotype(parse_naslib_tuple(arch))) for arch in table["arch"]]
     # The surrogate was queried several times for some cells, with different answers.
     accuracies = table.groupby("key", sort=False)["val_accuracy"].mean()
     builder.add_values(accuracies.index, SURROGATE, accuracies)

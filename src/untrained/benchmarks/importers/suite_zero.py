@@ -15,7 +15,7 @@ from untrained.benchmarks.importers.csv_darts import SURROGATE, format_genotype
 from untrained.benchmarks.importers.csv_files import PROXIES, SUITE_ZERO
 from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy_metric
 from untrained.benchmarks.importers.csv_transnas import format_arch, make_task_metric
-from untrained.benchmarks.importers.numbers import parse_numbers
+from untrained.benchmarks.importers.naslib_tuples import parse_naslib_tuple
 from untrained.benchmarks.layout import expect_layout
 from untrained.benchmarks.table import Metric, PublishedScore
 from untrained.benchmarks.table_builder import TableBuilder, describe_source, make_arch_reader
@@ -77,7 +77,7 @@ def read_suite_zero(benchmark: str, path: Path) -> TableBuilder | None:
             # Several tuples may describe the same architecture, so accuracies are averaged.
             accuracies: dict[str, list[float]] = {}
             for text, results in results_by_arch.items():
-                arch = read_arch(arch_format.format_arch(parse_numbers(text)))
+                arch = read_arch(arch_format.format_arch(parse_naslib_tuple(text)))
                 for proxy in PROXIES:
                     if proxy in results:
                         score = PublishedScore(proxy, dataset, path.stem, source=SUITE_ZERO)

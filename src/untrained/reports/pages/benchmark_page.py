@@ -127,7 +127,7 @@ def _compare_with_baselines(
 
 def _compare_estimates(proxy: Estimate, baseline: Estimate, baseline_name: str) -> str:
     is_better = proxy.value > baseline.value
-    intervals_differ = proxy.differs_from(baseline)
+    intervals_differ = proxy.has_disjoint_interval(baseline)
     if intervals_differ:
         verdict = "better" if is_better else "worse"
         return f"It is {verdict} than {baseline_name}: the confidence intervals do not overlap."

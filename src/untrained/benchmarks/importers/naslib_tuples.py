@@ -8,7 +8,7 @@ _ALLOWED = re.compile(r"[0-9,()\[\] ]{0,2000}")
 _MAX_BRACKETS = 200
 
 
-def parse_numbers(text: str) -> Any:
+def parse_naslib_tuple(text: str) -> Any:
     """Parse nested tuples or lists of whole numbers into nested lists.
 
     `ast.literal_eval` accepts far more, and deep nesting can crash the interpreter.
