@@ -104,7 +104,7 @@ def test_published_cells_outside_of_the_space_have_close_mutants():
 def test_additional_values_are_parsed_but_never_sampled():
     @untrained.space
     def ratios(choose, task):
-        return nn.Linear(1, int(choose("ratio", (3, 4), also=(2,))))
+        return nn.Linear(1, int(choose("ratio", (3, 4), not_sampled=(2,))))
 
     assert [str(arch) for arch in ratios] == ["ratio=3", "ratio=4"]
     old = ratios.parse("ratio=2")

@@ -82,7 +82,7 @@ def test_a_gradient_of_zeros_flows_through_the_operation_none():
         ({"stem": "cifra"}, "no stem is called 'cifra'; did you mean cifar"),
         ({"operations": "s7"}, "no set of operations is called 's7'"),
         ({"channels": 1}, "at least 2 channels and 1 cell"),
-        ({"drop_path": 1.0}, "drop_path is from 0 to below 1"),
+        ({"drop_path": 1.0}, "drop_path must be at least 0 and less than 1"),
     ],
 )
 def test_wrong_options_are_rejected(options: dict[str, object], message: str):

@@ -388,7 +388,7 @@ def test_a_search_of_one_architecture_ends_when_it_is_scored(strategy):
 @untrained.space(task=TASK, scale="width")
 def scaled(choose, task):
     """A width from 1 to 40, of which 1 to 4 are sampled, and a number of layers."""
-    width = choose("width", (1, 2, 3, 4), also=tuple(range(5, 41)))
+    width = choose("width", (1, 2, 3, 4), not_sampled=tuple(range(5, 41)))
     layers = choose("layers", (1, 2, 3))
 
     def build():

@@ -147,15 +147,15 @@ class _EmptyTensor(NamedTuple):
 
 
 class _FixedTensors(NamedTuple):
-    """All tensors of one type that are not random, joined into one so that one call copies them."""
+    """The tensors of one dtype that are not random, joined so that one call copies them all."""
 
     entries: Tensor
     indices: list[int]
     shapes: list[torch.Size]
 
     @staticmethod
-    def group_by_type(tensors: Sequence[tuple[int, Tensor]]) -> "list[_FixedTensors]":
-        """Group tensors, each with its index, by type."""
+    def group_by_dtype(tensors: Sequence[tuple[int, Tensor]]) -> "list[_FixedTensors]":
+        """Group tensors, each with its index, by dtype."""
         groups: dict[torch.dtype, list[tuple[int, Tensor]]] = {}
         for index, tensor in tensors:
             groups.setdefault(tensor.dtype, []).append((index, tensor))
@@ -261,7 +261,7 @@ class _BlockTemplate:
             modules=module_templates,
             empty=empty,
             draws=[(random_indices[draw.storage], draw) for draw in recorder.draws],
-            fixed=_FixedTensors.group_by_type(fixed),
+            fixed=_FixedTensors.group_by_dtype(fixed),
             requires_grad=requires_grad,
         )
 

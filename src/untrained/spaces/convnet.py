@@ -6,7 +6,7 @@ ConvNeXt), its kernel, expansion, depth and width, whether it halves the resolut
 squeeze-and-excitation.
 
 The stem halves large pictures until their shorter side is at most 48 pixels, so that the same
-choices suit pictures of 16 and of 384 pixels. This space comes from no paper.
+choices suit pictures of 16 and of 384 pixels. This space is our own; it is not taken from a paper.
 """
 
 from dataclasses import dataclass
@@ -319,9 +319,9 @@ def convnet(choose: Choose, task: Task) -> NetworkBuilder:
     genes: list[tuple[str, Choice]] = []
 
     def choose_gene(
-        name: str, options: tuple[Choice, ...], also: tuple[Choice, ...] = ()
+        name: str, options: tuple[Choice, ...], not_sampled: tuple[Choice, ...] = ()
     ) -> Choice:
-        value: Choice = choose(name, options, also)
+        value: Choice = choose(name, options, not_sampled)
         genes.append((name, value))
         return value
 

@@ -10,8 +10,8 @@ The published search starts at `INITIAL_STRUCTURES`, allows 14 layers (450 M and
 multiply-adds) or 16 (1 G), never changes the width of the last convolution, and prefers some types
 of blocks by accident (see `zennas/mutations.py`, `variant="published"`). It does not limit widths;
 our limit is 8192. The choices give about 10^110 structures of up to 16 layers and 10^211 of up to
-30. The default is 30, the most of any published run. No paper states the size of this space, and a
-search only visits the neighbourhood of its initial structure.
+30. The default is 30, the largest limit in any published run. No paper states the size of this
+space, and a search only visits the neighbourhood of its initial structure.
 """
 
 from untrained.spaces.zennas.mutations import StructureMutation

@@ -3,7 +3,7 @@
 A network turns a picture into a grid of tokens, adds positions, and applies equal layers of
 attention and MLP. The choices are the stem, the number of tokens, their width, the depth, the
 number of heads, the width of the MLPs, the kind of positions, and the input of the classifier (the
-mean of the tokens or a class token). This space comes from no paper.
+mean of the tokens or a class token). This space is our own; it is not taken from a paper.
 
 Legend: N tokens, E width of the tokens, f inner width of the MLP.
 """

@@ -11,7 +11,7 @@ from untrained.spaces.autoformer.network import (
     POSITION_COUNT,
     compute_patch_grid,
 )
-from untrained.spaces.autoformer.supernet import list_transformer_layers
+from untrained.spaces.autoformer.supernet import read_transformer_layers
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.space import Space
 from untrained.types import Arch, Task
@@ -27,7 +27,7 @@ def count_arch(space: Space, arch: Arch, task: Task) -> Counts:
 def count_params(space: Space, arch: Arch, task: Task | None = None) -> int:
     """Return the number of parameters without building the network."""
     options = dict(space.options)
-    layers = list_transformer_layers(arch)
+    layers = read_transformer_layers(arch)
     task = task or space.task
     patch: int = options.get("patch", 16)
     channels, rows, columns = compute_patch_grid(task, patch)
@@ -67,7 +67,7 @@ def count_flops(
     if variant not in _VARIANTS:
         raise unknown_name_error("variant of AutoFormer", variant, _VARIANTS)
     options = dict(space.options)
-    layers = list_transformer_layers(arch)
+    layers = read_transformer_layers(arch)
     task = task or space.task
     patch: int = options.get("patch", 16)
     relative_position: bool = options.get("relative_position", True)

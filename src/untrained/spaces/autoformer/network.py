@@ -7,7 +7,7 @@ A network has the weights of the largest architecture that it can run. `forward(
 smaller one on the leading rows and columns of every weight. A stand-alone network is created for
 one architecture and uses all of its weights.
 
-Where official codes differ, and what we do:
+Where the official implementations differ, and what we do:
 * AutoFormer's supernet takes rows 0, 3, 6, ... of a qkv weight for the queries, 1, 4, ... for the
   keys, 2, 5, ... for the values, so that the rows of a head do not depend on the number of heads.
   The bias, however, is cut into plain thirds. Our supernet does the same (`interleaved`). AZ-NAS's

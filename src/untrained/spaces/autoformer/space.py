@@ -1,4 +1,5 @@
-"""AutoFormer (Chen et al., ICCV 2021; arXiv:2107.00651): vision transformers of a supernet.
+"""AutoFormer (Chen et al., ICCV 2021; arXiv:2107.00651): vision transformers that share the
+weights of a supernet.
 
 An architecture has a depth, an MLP ratio and a number of heads for every layer, and one width. It
 is written as in the logs of the authors' search: `(12, 3.5, ... 4.0, 3, ... 4, 192)`, that is
@@ -30,7 +31,7 @@ from untrained.spaces.autoformer.network import TransformerConfig, VisionTransfo
 from untrained.spaces.autoformer.supernet import (
     AutoformerFamily,
     AutoformerSupernet,
-    list_transformer_layers,
+    read_transformer_layers,
 )
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
@@ -163,7 +164,7 @@ def _register_autoformer_space(name: str, about: str, family: AutoformerFamily) 
     make_space = space(
         task=IMAGENET,
         notation=AutoformerNotation(),
-        draw=list_transformer_layers,
+        draw=read_transformer_layers,
         size=partial(_compute_size, family),
         supernet=build_supernet,
         counts=count_arch,

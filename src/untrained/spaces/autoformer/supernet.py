@@ -49,7 +49,7 @@ class AutoformerFamily:
         return replace(self, ratios=new_ratios, ratio_note="")
 
 
-def list_transformer_layers(arch: Arch) -> TransformerLayers:
+def read_transformer_layers(arch: Arch) -> TransformerLayers:
     """Return the layers of an architecture. The result is also its diagram."""
     genes = dict(arch.genes)
     heads = []
@@ -83,7 +83,7 @@ class AutoformerSupernet(VisionTransformer):
 
     def subnet(self, arch: Arch) -> nn.Module:
         """Return the network of `arch`, which uses the weights of this supernet."""
-        layers = list_transformer_layers(arch)
+        layers = read_transformer_layers(arch)
         if not self._contains(layers):
             raise UsageError(
                 f"{arch} of {arch.space} is larger than this supernet; "

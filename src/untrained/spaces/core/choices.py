@@ -35,14 +35,14 @@ class ChooseOption(Protocol):
         self,
         name: str,
         options: Sequence[OptionT] | Mapping[str, OptionT],
-        also: Sequence[OptionT] | Mapping[str, OptionT] = (),
+        not_sampled: Sequence[OptionT] | Mapping[str, OptionT] = (),
     ) -> OptionT:
         """Decide one choice.
 
         Args:
             name: Name of the choice; each choice of an architecture needs its own.
             options: Values to sample from, of any type. A dictionary gives them names.
-            also: More values that are accepted in a written architecture but never sampled.
+            not_sampled: More values that are accepted in a written architecture but never sampled.
         """
         ...
 
@@ -97,15 +97,15 @@ class ChoiceOptions(tuple[Choice, ...]):
     The methods are those of `Range`.
 
     Attributes:
-        also: More values that are accepted in a written architecture but never sampled. Some
+        not_sampled: More values that are accepted in a written architecture but never sampled. Some
             published architectures are outside of the space that was searched.
     """
 
-    also: tuple[Choice, ...] = ()
+    not_sampled: tuple[Choice, ...] = ()
 
     def find(self, value: object) -> Choice | None:
         """Return the option that a value denotes, or None if there is none."""
-        allowed = self + self.also
+        allowed = self + self.not_sampled
         if value in allowed:
             return allowed[allowed.index(value)]
         # The text form does not distinguish the number 3 from the word "3".
@@ -135,11 +135,11 @@ class ChoiceOptions(tuple[Choice, ...]):
 
     def list_representative_values(self) -> list[Choice]:
         """Return all accepted options, including those that are never sampled."""
-        return [*self, *self.also]
+        return [*self, *self.not_sampled]
 
     def describe(self) -> str:
         """List the options for a message."""
-        return f"one of {', '.join(map(str, self + self.also))}"
+        return f"one of {', '.join(map(str, self + self.not_sampled))}"
 
 
 def _remove_spaces(text: str) -> str:
@@ -202,23 +202,23 @@ class _RecordingChoose:
 
     # The function of a space may pass anything, hence the parameters of type `object`. An option
     # may have any type, hence the return type `Any`.
-    def __call__(self, name: object, options: object = _MISSING, also: object = ()) -> Any:
+    def __call__(self, name: object, options: object = _MISSING, not_sampled: object = ()) -> Any:
         name = self._check_name(name)
         if options is _MISSING:
             raise self._make_error(name, "has no options; write them as a list after the name")
         try:
             options_by_name = name_options(options)
-            also_by_name = name_options(also)
+            not_sampled_by_name = name_options(not_sampled)
         except InvalidOptions as error:
-            raise self._make_error(name, f"is impossible: {error}") from error
+            raise self._make_error(name, f"is invalid: {error}") from error
         if not options_by_name:
             raise self._make_error(name, "has no options; its list is empty")
         choice_options = ChoiceOptions(options_by_name)
-        choice_options.also = tuple(also_by_name)
+        choice_options.not_sampled = tuple(not_sampled_by_name)
         value = self._decide(name, choice_options)
         if value in options_by_name:
             return options_by_name[value]
-        return also_by_name[value]
+        return not_sampled_by_name[value]
 
     def int(
         self,
@@ -257,7 +257,7 @@ class _RecordingChoose:
         try:
             numbers = make_range(low, high, step, log)
         except InvalidOptions as error:
-            raise self._make_error(name, f"is impossible: {error}") from error
+            raise self._make_error(name, f"is invalid: {error}") from error
         return self._decide(name, numbers)
 
     def _decide(self, name: str, options: Options) -> Choice:

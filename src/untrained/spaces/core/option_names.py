@@ -44,7 +44,7 @@ def name_options(options: object) -> dict[Choice, object]:
                 raise InvalidOptions(f"the name {show_value(name)} of an option is not a string")
         named_options = list(options.items())
     else:
-        named_options = [(name_option(option), option) for option in _list_options(options)]
+        named_options = [(format_option(option), option) for option in _list_options(options)]
 
     options_by_name: dict[Choice, object] = {}
     texts = set()
@@ -73,10 +73,10 @@ def _list_options(options: object) -> Sequence[object]:
 
 
 def _name_members(options: Iterable[object]) -> list[str]:
-    return [str(name_option(option)) for option in options]
+    return [str(format_option(option)) for option in options]
 
 
-def name_option(option: object) -> Choice:
+def format_option(option: object) -> Choice:
     """Return the number or text that stands for an option in an architecture.
 
     Raises:
@@ -99,8 +99,8 @@ def name_option(option: object) -> Choice:
     if isinstance(option, partial):
         arguments = _name_members(option.args)
         for keyword, value in option.keywords.items():
-            arguments.append(f"{keyword}={name_option(value)}")
-        return f"{name_option(option.func)}({','.join(arguments)})"
+            arguments.append(f"{keyword}={format_option(value)}")
+        return f"{format_option(option.func)}({','.join(arguments)})"
     if isinstance(option, nn.Module):
         raise InvalidOptions(
             f"the option {show_value(option)} is a layer, which all networks would share; "

@@ -3,8 +3,8 @@
 The function calls `choose(name, options)` any number of times, also in loops and branches. It
 returns the network, or a function without arguments that builds the network; in the second case the
 choices can be listed without building anything. It raises `InvalidArch("reason")` if its choices do
-not fit together. `choose(name, options, also=more)` accepts more values in a written architecture
-but never samples them.
+not fit together. `choose(name, options, not_sampled=more)` accepts more values in a written
+architecture but never samples them.
 
 Sampling, mutation, crossover, enumeration, printing and parsing follow from these calls.
 """
@@ -100,7 +100,8 @@ class Space:
 
     Attributes:
         name: Public name, with the options in brackets if there are any.
-        network: The function of choices.
+        network: The function of choices, which is called with `choose`, a task and the options and
+            returns a network. `build` calls it with the choices of an architecture.
         hooks: Optional parts of the space.
         options: Values for keyword arguments of the function, such as `channels=32`.
         version: For a registered space: increased when its networks change.
@@ -462,8 +463,8 @@ class Space:
             except InvalidArch as error:
                 last_error = error
         raise UsageError(
-            f"space {self.name}: no {target} in {_MAX_ATTEMPTS} attempts, "
-            f"the last because {last_error}"
+            f"space {self.name}: no {target} in {_MAX_ATTEMPTS} attempts; "
+            f"the last attempt failed: {last_error}"
         )
 
     # ------------------------------------------------------------------------------- notation

@@ -152,27 +152,27 @@ def _view_leading_entries(tensor: Tensor, shape: torch.Size) -> Tensor:
 
 
 class ElasticSubnet(nn.Module):
-    """An architecture that an elastic supernet runs as `supernet(x, config)`.
+    """An architecture that an elastic supernet runs as `supernet(x, layers)`.
 
     Its parameters are those of the supernet, so gradients reach them. Its `state_dict` is that of
     the stand-alone network: to score a subnet, load it into the network that the space builds.
 
     Args:
-        supernet: A module with `forward(x, config)` and `weights(config)`.
-        config: The architecture, in the form that the supernet expects.
+        supernet: A module with `forward(x, layers)` and `weights(layers)`.
+        layers: The layers or blocks of the architecture, in the form that the supernet expects.
     """
 
-    def __init__(self, supernet: nn.Module, config: object) -> None:
+    def __init__(self, supernet: nn.Module, layers: object) -> None:
         super().__init__()
         self.supernet = supernet
-        self.config = config
+        self.layers = layers
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.supernet(x, self.config)
+        logits: Tensor = self.supernet(x, self.layers)
         return logits
 
     # The signature of torch's `state_dict` has overloads that cannot be repeated here.
     def state_dict(self, *_: object, **__: object) -> Any:
         """Return weights for `build(arch).load_state_dict(...)`, in the order of that network."""
-        weights: dict[str, Tensor] = self.supernet.weights(self.config)  # type: ignore[operator]
+        weights: dict[str, Tensor] = self.supernet.weights(self.layers)  # type: ignore[operator]
         return {name: weight.detach() for name, weight in weights.items()}

@@ -97,8 +97,8 @@ def choose_cell(
     genes: list[tuple[str, Choice]] = []
 
     def add_gene(name: str, options: Sequence[Choice], accepted: Sequence[Choice]) -> Choice:
-        also = [value for value in accepted if value not in options]
-        value = choose(name, options, also)
+        not_sampled = [value for value in accepted if value not in options]
+        value = choose(name, options, not_sampled)
         genes.append((name, value))
         return value
 

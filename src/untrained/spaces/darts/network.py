@@ -62,8 +62,8 @@ class DartsConfig:
             raise unknown_name_error("stem", self.stem, STEMS)
         if self.channels < 2 or self.cells < 1 or not 0 <= self.drop_path < 1:
             raise UsageError(
-                "a DARTS network has at least 2 channels and 1 cell, "
-                "and drop_path is from 0 to below 1"
+                "a DARTS network needs at least 2 channels and 1 cell; "
+                "drop_path must be at least 0 and less than 1"
             )
 
     @property

@@ -52,7 +52,7 @@ S3 = (1, 1, 1, 2, 2, 2)
 _PARENT_COUNTS = {"nasbench1shot1_s1": S1, "nasbench1shot1_s2": S2, "nasbench1shot1_s3": S3}
 
 # The operation of unused vertices in tables.
-IDLE_OP = "conv1x1-bn-relu"
+UNUSED_OP = "conv1x1-bn-relu"
 _MEMBERS = ("listed", "tight", "loose")
 
 
@@ -119,7 +119,7 @@ def _make_full_spec(genes: Genes, parent_counts: ParentCounts) -> CellSpec:
         parents = values.get(_name_parent_choice(node, parent_counts), "")
         for parent in _split_nodes(parents):
             edges.append((parent, vertex))
-    ops = [str(values.get(f"op{vertex}", IDLE_OP)) for vertex in range(1, MAX_VERTICES - 1)]
+    ops = [str(values.get(f"op{vertex}", UNUSED_OP)) for vertex in range(1, MAX_VERTICES - 1)]
     return make_spec(edges, ops)
 
 
@@ -134,7 +134,7 @@ class Nasbench1Shot1Notation:
 
     def parse(self, text: str) -> Genes:
         output = len(self.parent_counts)
-        spec = _remove_idle_vertex(parse_spec(text), output)
+        spec = _remove_unused_vertex(parse_spec(text), output)
         if len(spec.ops) != output + 1:
             raise UsageError(
                 f"{text} has {len(spec.ops)} vertices in use, but here a cell has {output + 1}"
@@ -151,12 +151,12 @@ class Nasbench1Shot1Notation:
         return tuple(genes)
 
 
-def _remove_idle_vertex(spec: CellSpec, output: int) -> CellSpec:
+def _remove_unused_vertex(spec: CellSpec, output: int) -> CellSpec:
     """Remove the unused vertex before the output that cells of spaces 1 and 2 have in tables."""
     if output + 2 != MAX_VERTICES or len(spec.ops) != MAX_VERTICES:
         return spec
-    is_idle = not spec.sources(output) and not spec.targets(output)
-    if not is_idle:
+    is_unused = not spec.sources(output) and not spec.targets(output)
+    if not is_unused:
         return spec
     return select_vertices(spec, [vertex for vertex in range(MAX_VERTICES) if vertex != output])
 

@@ -195,8 +195,14 @@ def transnas_macro(choose: Choose, task: Task, head: str = "scene") -> NetworkBu
     code = [choose(f"module{index}", (1, 2, 3, 4)) for index in range(module_count)]
     doublings = sum(doubles_channels(digit) for digit in code)
     if not 1 <= doublings <= 3:
-        raise InvalidArch(f"{doublings} modules double the channels (2, 4), but 1 to 3 must")
+        raise InvalidArch(
+            f"{doublings} modules double the channels (2, 4); "
+            "an encoder needs between 1 and 3 such modules"
+        )
     halvings = sum(halves_resolution(digit) for digit in code)
     if not 1 <= halvings <= 4:
-        raise InvalidArch(f"{halvings} modules halve the resolution (3, 4), but 1 to 4 must")
+        raise InvalidArch(
+            f"{halvings} modules halve the resolution (3, 4); "
+            "an encoder needs between 1 and 4 such modules"
+        )
     return partial(_build_network, code, ResidualCell, task, head)

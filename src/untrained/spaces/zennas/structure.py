@@ -83,7 +83,7 @@ def make_blocks(genes: Genes) -> list[ZenBlock]:
     """Return the structure with these genes."""
     values = dict(genes)
 
-    def read_value(name: str, options: object, also: object = ()) -> Any:
+    def read_value(name: str, options: object, not_sampled: object = ()) -> Any:
         # Genes of an architecture are valid, so they are not checked again: this function runs for
         # every sample and mutant.
         return values[name]
