@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
 from untrained.proxies import load_proxy
-from untrained.proxies.base import list_parts
+from untrained.proxies.base import list_members
 from untrained.proxies.consensus import MEMBERS, MIN_REFERENCE, Consensus, PercentileScale
 from untrained.runs.aggregates import compute_aggregates
 from untrained.runs.reference import FittedAggregate, describe_consensus
@@ -219,7 +219,7 @@ def test_a_draw_counts_a_member_as_often_as_it_was_drawn():
 # ------------------------------------------------------------------------------------ records
 
 consensus_proxy = load_proxy("consensus")
-parts = list_parts(consensus_proxy)
+parts = list_members(consensus_proxy)
 
 
 def make_arch(index: int) -> Arch:

@@ -384,7 +384,7 @@ def test_a_block_that_returns_its_input_is_unsupported():
 
 
 def test_the_az_nas_score_is_the_sum_of_log_ranks():
-    views = draw_columns(aznas.VIEWS)
+    views = draw_columns(aznas.MEMBERS)
     expected = sum(np.log(rankdata(column) / 12) for column in views.values())
     np.testing.assert_allclose(compute_aggregate("az_nas", views), expected, rtol=1e-12)
     failed = {**views, "az_trainability": [None, None, *views["az_trainability"][2:]]}

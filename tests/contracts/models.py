@@ -234,7 +234,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 _NO_ATTENTION = "unsupported: dss is for transformers: the network has no attention"
 _SAME_CODE = "singular: two samples have the same code"  # the network has few neurons
-_PARTS = "unsupported: a harmonic mean needs positive parts: zen is "
+_PARTS = "unsupported: a harmonic mean needs positive scores: zen is "
 _DEPENDENT = "singular: the tangent kernel is singular: some samples have dependent gradients"
 _LINEAR = "unsupported: the network has no pointwise nonlinearity"
 REASONS: dict[str, dict[str, str]] = {  # by proxy, then by model

@@ -34,7 +34,7 @@ from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.probe.circle import draw_plane
 from untrained.proxies import PROXIES, Proxy, load_proxy
-from untrained.proxies.base import list_parts
+from untrained.proxies.base import list_members
 from untrained.types import Batch, remove_version
 
 
@@ -365,7 +365,7 @@ def test_the_key_of_a_combination_contains_the_versions_of_its_parts(monkeypatch
 @pytest.mark.parametrize("name", [name for name in PROXIES if PROXIES[name].parts])
 def test_the_key_of_an_aggregate_contains_the_versions_of_its_parts(name, monkeypatch):
     before = load_proxy(name).measure
-    for part in list_parts(PROXIES[name]):
+    for part in list_members(PROXIES[name]):
         newer = replace(PROXIES[part.name], version=part.version + 1)
         monkeypatch.setitem(PROXIES._members, part.name, newer)
         measure = load_proxy(name).measure

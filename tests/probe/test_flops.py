@@ -120,7 +120,9 @@ def test_the_gpu_function_of_an_lstm_has_the_same_count(proj_size):
             dropout_state=None,
         )
     state = proj_size or HIDDEN
-    assert counter.flops == 2 * (count_by_hand("LSTM", 2, True, proj_size) - 2 * state * CLASSES)
+    assert counter.float_operations == 2 * (
+        count_by_hand("LSTM", 2, True, proj_size) - 2 * state * CLASSES
+    )
 
 
 class Applied(nn.Module):

@@ -20,13 +20,13 @@ from untrained.probe.norms import NormBackwardSettings, apply_batch_norm
 from untrained.types import Batch
 
 FIRST: dict[str, Callable[[Probe], object]] = {
-    "loss": lambda p: (p.loss, p.gradients, p.channels),
+    "loss": lambda p: (p.loss, p.gradients, p.channel_saliency),
     "jacobian": lambda p: p.jacobian,
     "blocks": lambda p: (p.blocks.features, p.blocks.gradient_pairs),
     "cross": lambda p: p.kernel("label").gram(),
     "fixed": lambda p: p.kernel("sum", "all", "fixed").gram(),
     "exact": lambda p: p.kernel("sum", "all", "exact").gram(),
-    "hessian": lambda p: p.hessian_weights,
+    "hessian": lambda p: p.hessian_weight_products,
     "codes": lambda p: [
         (code.signs, code.is_feature_map, code.relu_module_count) for code in p.codes
     ],
@@ -104,8 +104,8 @@ def test_channels_of_later_rows_equal_those_of_a_separate_probe():
     part = Probe(model, DATA).parts(2)[1]
     assert part.gradients
     own = Probe(model, part.batch)
-    assert part.channels
-    assert to_comparable(part.channels) == to_comparable(own.channels)
+    assert part.channel_saliency
+    assert to_comparable(part.channel_saliency) == to_comparable(own.channel_saliency)
 
 
 def test_one_graph_is_kept_and_none_of_later_rows():
@@ -140,7 +140,9 @@ def test_a_failed_backward_pass_leaves_the_graph_unchanged():
     with probe.scoring_mode():
         graph = probe._get_graph()
     with pytest.raises(Unscorable, match="half way"):
-        graph.gradients(graph.outputs.sum(), graph.start_edges, fixed=True, on_gradient=fail)
+        graph.gradients(
+            graph.outputs.sum(), graph.start_edges, constant_batch_statistics=True, on_gradient=fail
+        )
     assert to_comparable(probe.gradients) == to_comparable(expected.gradients)
 
 
@@ -164,7 +166,9 @@ def test_batch_norm_equals_that_of_torch_for_any_scale(affine):
         torch.testing.assert_close(graph.outputs, expected)
         theirs = torch.autograd.grad((expected * g).sum(), [leaf, *parts.values()])
         for ours, grad in zip(
-            graph.gradients((graph.outputs * g).sum(), sources, fixed=fixed), theirs, strict=True
+            graph.gradients((graph.outputs * g).sum(), sources, constant_batch_statistics=fixed),
+            theirs,
+            strict=True,
         ):
             torch.testing.assert_close(ours, grad)
 
@@ -231,7 +235,7 @@ def test_the_hessian_times_the_weights_is_right_for_every_use_of_weights(functio
     with sdpa_kernel(SDPBackend.MATH):
         _, expected = torch.autograd.functional.hvp(loss, at, at)
     for name, theirs in zip(names, expected, strict=True):
-        torch.testing.assert_close(Probe(model, data).hessian_weights[name], theirs)
+        torch.testing.assert_close(Probe(model, data).hessian_weight_products[name], theirs)
 
 
 def test_grasp_of_weights_without_gradient_is_disconnected():
@@ -243,4 +247,4 @@ def test_grasp_of_weights_without_gradient_is_disconnected():
         )
     )
     with pytest.raises(Unscorable, match="disconnected: the loss does not depend on any weight"):
-        Probe(model, make_batch(*FLAT)).hessian_weights  # noqa: B018
+        Probe(model, make_batch(*FLAT)).hessian_weight_products  # noqa: B018

@@ -129,7 +129,7 @@ def test_channels_are_activation_times_gradient_also_after_in_place_activations(
         not_in_place.function = lambda net, x: net.head(F.leaky_relu(net.a(x), 0.3)).sum(1)
     expected = compute_saliencies(not_in_place, data)
     # Gradients arrive from the last layer to the first
-    channels = Probe(model, data).channels[::-1]
+    channels = Probe(model, data).channel_saliency[::-1]
     assert [c.fan_in for c in channels] == [fan_in for fan_in, _ in expected]
     for ours, (_, theirs) in zip(channels, expected, strict=True):
         torch.testing.assert_close(ours.saliency, theirs, rtol=1e-10, atol=1e-13)
@@ -141,7 +141,7 @@ def test_projections_of_attention_are_linear_layers_among_the_channels():
     model = randomise(Net(lambda net, x: net.a(x, x, x)[0].sum(1), a=attention))
     x = torch.randn(3, 1, 4, dtype=D)
     y = torch.tensor([0, 1, 2])
-    channels = Probe(model, Batch(x.expand(3, 2, 4), y)).channels
+    channels = Probe(model, Batch(x.expand(3, 2, 4), y)).channel_saliency
     # Out, value, key and query, however they are packed
     assert [c.fan_in for c in channels] == [4] * 4
     Wv = attention.in_proj_weight[8:].detach()
@@ -183,7 +183,7 @@ def test_the_hessian_times_the_weights_equals_a_hessian_vector_product(case):
 
     at = tuple(model.get_parameter(name).detach().clone().requires_grad_() for name in names)
     _, expected = torch.autograd.functional.hvp(loss, at, at)
-    ours = Probe(model, data).hessian_weights
+    ours = Probe(model, data).hessian_weight_products
     assert sorted(ours) == sorted(names)
     for name, theirs in zip(names, expected, strict=True):
         torch.testing.assert_close(
@@ -195,7 +195,9 @@ def test_a_loss_that_is_linear_in_the_weights_has_no_curvature():
     """L = mean of (w . x): H = 0, and a layer that nothing reaches has none either."""
     model = randomise(Net(lambda net, x: net.a(x) / 2, a=nn.Linear(6, 1), b=nn.Linear(6, 1)))
     data = Batch(make_batch(*FLAT).inputs, torch.full((4, 1), 0.5, dtype=D))
-    curved = Probe(model, data, loss="mse").hessian_weights  # (w.x/2 - 1/2)^2: H = mean x x^T / 2
+    curved = Probe(
+        model, data, loss="mse"
+    ).hessian_weight_products  # (w.x/2 - 1/2)^2: H = mean x x^T / 2
     x = data.inputs
     w = model.a.weight.detach()[0]
     torch.testing.assert_close(curved["a.weight"][0], x.T @ (x @ w) / 8)
@@ -284,7 +286,7 @@ def test_norm_variances_are_what_batch_norms_divide_by():
     convolved = F.conv2d(data.inputs, model[0].weight.detach(), stride=2).movedim(1, 0).flatten(1)
     assert variance.entries == convolved.shape[1] == 4 * 3 * 3
     torch.testing.assert_close(
-        variance.channels, ((convolved - convolved.mean(1, keepdim=True)) ** 2).mean(1)
+        variance.per_channel, ((convolved - convolved.mean(1, keepdim=True)) ** 2).mean(1)
     )
 
 
@@ -295,7 +297,7 @@ def test_norm_variances_are_in_call_order_and_include_functional_norms():
 
     model = Net(run, norm=nn.BatchNorm1d(6, eps=1e-30, dtype=D))
     data = make_batch(*FLAT)
-    variances = [variance.channels for variance in Probe(model, data).norm_variances]
+    variances = [variance.per_channel for variance in Probe(model, data).norm_variances]
     v = data.inputs.var(0, unbiased=False)
     unit = 9 * v / (9 * v + 1e-5)  # the variance that the first one leaves
     for ours, expected in zip(

@@ -79,8 +79,8 @@ MEASURES: dict[
     ),  # once more with copies: a ReLU works in place
     "codes": (lambda p: p.codes, 1),
     "variances": (lambda p: p.norm_variances, 1),
-    "loss": (lambda p: (p.loss, p.gradients, p.channels), 1),
-    "hessian": (lambda p: p.hessian_weights, 1),
+    "loss": (lambda p: (p.loss, p.gradients, p.channel_saliency), 1),
+    "hessian": (lambda p: p.hessian_weight_products, 1),
     "jacobian": (lambda p: p.jacobian, 1),
     "blocks": (lambda p: (p.blocks.features, p.blocks.gradient_pairs), 1),
     "exact kernel": (
@@ -113,7 +113,7 @@ def test_a_network_with_in_place_functions_is_run_twice_at_most():
     ).double()
     sample_counts = count_forward_samples(model)
     probe = Probe(model, DATA)
-    probe.gradients, probe.channels, probe.loss, probe.jacobian  # noqa: B018
+    probe.gradients, probe.channel_saliency, probe.loss, probe.jacobian  # noqa: B018
     assert sample_counts == [12, 12]
 
 

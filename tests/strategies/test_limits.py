@@ -157,9 +157,9 @@ def test_sizes_on_the_meta_device_equal_those_of_the_real_network(name):
 def test_kinds_of_convolutions_are_distinguished():
     net = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4), nn.Conv2d(4, 8, 1), nn.Conv2d(8, 2, (1, 5)))
     probe = Probe(net, Batch(torch.zeros(1, 4, 8, 8), torch.zeros(1).long()))
-    kinds = [op.kind for op in probe.operations if op.flops]
+    kinds = [op.kind for op in probe.operations if op.float_operations]
     assert kinds == ["convolution 3x3 grouped", "convolution 1x1", "convolution 1x5"]
-    assert [op.flops for op in probe.operations if op.flops] == [
+    assert [op.float_operations for op in probe.operations if op.float_operations] == [
         2 * 36 * 4 * 9,
         2 * 36 * 32,
         2 * 12 * 80,

@@ -14,7 +14,7 @@ from torch import nn
 import untrained as ut
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy, proxy
-from untrained.proxies.base import list_parts
+from untrained.proxies.base import list_members
 from untrained.proxies.consensus import MEMBERS
 from untrained.runs.aggregates import compute_aggregates
 from untrained.types import Arch, Record, ScoreRequest, Task
@@ -238,7 +238,7 @@ def test_networks_are_ranked_by_consensus(models_file):
 def make_member_records(values: dict[str, list[float]]) -> tuple[Record, ...]:
     """Records of the members of `consensus` for networks net0, net1, ..."""
     records = []
-    for part in list_parts(load_proxy("consensus")):
+    for part in list_members(load_proxy("consensus")):
         for index, value in enumerate(values[part.label]):
             arch = Arch("toy", (("index", index),), f"net{index}")
             request = ScoreRequest(arch, part.measure, Task("noise", (3, 8, 8), 10), 0)

@@ -31,8 +31,8 @@ class CompleteFeature(Feature):
         tensor: The output, (samples, ...).
         name: Name of the first module that returned it. If none did, the module that called the
             function.
-        calls: Number of modules that returned it; 0 if only functions did.
-        leaf_calls: Number of leaf modules that returned it.
+        calls: Number of module calls that returned it; 0 if only functions did.
+        leaf_calls: Number of calls of leaf modules that returned it.
         function: Name of the function that computed it, such as "gelu" or "add"; empty if no
             function was seen.
         before: If the function is a pointwise nonlinearity, its input; otherwise None.

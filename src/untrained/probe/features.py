@@ -1,8 +1,8 @@
 """Feature maps: the outputs of all modules of a network on a batch, each distinct tensor once.
 
 A module tree repeats tensors, because a container returns the output of its last child. Each tensor
-is kept once, with the number of modules that returned it (`calls`) and how many of those were leaf
-modules (`leaf_calls`). Proxies use either number as a weight.
+is kept once, with the number of module calls that returned it (`calls`) and how many of those were
+calls of leaf modules (`leaf_calls`). Proxies use either number as a weight.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +30,8 @@ class Feature:
     Attributes:
         tensor: The output, (samples, ...).
         name: Name of the first module that returned it.
-        calls: Number of modules that returned it.
-        leaf_calls: Number of leaf modules that returned it.
+        calls: Number of module calls that returned it.
+        leaf_calls: Number of calls of leaf modules that returned it.
     """
 
     tensor: Tensor
@@ -156,9 +156,9 @@ def find_first_tensor(output: object) -> Tensor | None:
 
 
 def compute_inverse_conditions(features: Sequence[Feature]) -> Tensor:
-    """Return sigma_min / sigma_max of each feature's matrix, float64 on the CPU.
+    """Return the reciprocal condition number, sigma_min / sigma_max, of each feature's matrix.
 
-    It is 0 for a zero matrix.
+    The results are float64 on the CPU. It is 0 for a zero matrix.
     """
     return require_finite(compute_inverse_conditions_or_nan(features))
 

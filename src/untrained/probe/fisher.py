@@ -117,7 +117,9 @@ def _differentiate_all_samples(
         with torch.enable_grad():
             value = (outputs * direction).sum()
         add_gradients = _make_gradient_adder(row, columns)
-        graph.gradients(value, graph.start_edges, fixed=True, on_gradient=add_gradients)
+        graph.gradients(
+            value, graph.start_edges, constant_batch_statistics=True, on_gradient=add_gradients
+        )
     return rows
 
 
@@ -157,7 +159,7 @@ def _differentiate_sample_by_sample(
         for row, direction in zip(rows, directions, strict=True):
             with torch.enable_grad():
                 value = (output * direction[sample]).sum()
-            gradients = sample_graph.gradients(value, tensors, fixed=True)
+            gradients = sample_graph.gradients(value, tensors, constant_batch_statistics=True)
             for column, gradient in enumerate(gradients):
                 if gradient is not None:
                     dense = gradient.to_dense() if gradient.is_sparse else gradient

@@ -29,7 +29,8 @@ class Operation(NamedTuple):
     """One call of a torch function."""
 
     kind: str  # `convolution 3x3`, `convolution 3x3 grouped`, `addmm`, ...
-    flops: int | None  # None: there is no formula
+    # Two per multiply-add, as torch counts. None: there is no formula.
+    float_operations: int | None
     bytes: int  # memory of new tensors; views and in-place results need none
 
 
@@ -108,9 +109,9 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operations: list[Operation] = []
 
     @property
-    def flops(self) -> int:
-        """Sum over all operations that have a formula."""
-        return sum(operation.flops or 0 for operation in self.operations)
+    def float_operations(self) -> int:
+        """Two per multiply-add, summed over all operations that have a formula."""
+        return sum(operation.float_operations or 0 for operation in self.operations)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -129,11 +130,11 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if args and isinstance(args[0], Tensor) and args[0].is_meta:
             infer_result = _META_RESULTS.get(func)
         out = func(*args, **kwargs) if infer_result is None else infer_result(args[0])
-        flops = _count_flops(func, args, kwargs, out)
+        float_operations = _count_float_operations(func, args, kwargs, out)
         memory = 0
         for tensor in _find_new_tensors(func, out):
             memory += tensor.numel() * tensor.element_size()
-        self.operations.append(Operation(_describe_call(func, args), flops, memory))
+        self.operations.append(Operation(_describe_call(func, args), float_operations, memory))
         return out
 
 
@@ -156,7 +157,7 @@ def find_uncounted(operations: Iterable[Operation]) -> list[str]:
     """Return the kinds of operations that have no formula, each once."""
     kinds: dict[str, None] = {}
     for operation in operations:
-        if operation.flops is None:
+        if operation.float_operations is None:
             kinds[operation.kind] = None
     return list(kinds)
 
@@ -247,7 +248,7 @@ _FORMULAS: dict[str, Callable[[Args, object], int]] = {
 }
 
 
-def _count_flops(
+def _count_float_operations(
     func: OpOverload,
     args: Args,
     kwargs: Kwargs,

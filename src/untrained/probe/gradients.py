@@ -72,12 +72,12 @@ class LossPass:
         loss: The mean loss.
         gradients: Gradient of every trainable parameter by name; zeros where the loss does not
             depend on it.
-        channels: One entry per call of a layer; empty if they were not requested.
+        channel_saliency: One entry per call of a layer; empty if it was not requested.
     """
 
     loss: float
     gradients: dict[str, Tensor]
-    channels: tuple[ChannelSaliency, ...]
+    channel_saliency: tuple[ChannelSaliency, ...]
 
 
 def run_loss_pass(
@@ -86,10 +86,10 @@ def run_loss_pass(
     targets: Tensor,
     loss: str,
     *,
-    with_channels: bool = True,
+    with_channel_saliency: bool = True,
 ) -> LossPass:
     """Differentiate the mean loss with respect to all parameters."""
-    channels: list[ChannelSaliency] = []
+    channel_saliency: list[ChannelSaliency] = []
 
     def collect_saliency(use: ParameterUse, gradient: Tensor) -> None:
         """Multiply the output of a layer by its gradient as soon as the gradient is available."""
@@ -100,17 +100,17 @@ def run_loss_pass(
         saliency = (use.output * gradient).movedim(CHANNEL_AXIS[use.func], 1)
         if gradient.ndim > 2:
             saliency = saliency.flatten(2).sum(-1)
-        channels.append(ChannelSaliency(saliency, weight.numel() // len(weight)))
+        channel_saliency.append(ChannelSaliency(saliency, weight.numel() // len(weight)))
 
     with torch.enable_grad():
         value = LOSSES[loss](graph.outputs, targets)
     tensors = list(parameters.values())
-    on_gradient = collect_saliency if with_channels else None
+    on_gradient = collect_saliency if with_channel_saliency else None
     gradients = graph.gradients(value, tensors, on_gradient=on_gradient)
     if all(gradient is None for gradient in gradients):
         raise Unscorable("disconnected", "the loss does not depend on any parameter")
     by_name = dict(zip(parameters, fill_gradients(gradients, tensors), strict=True))
-    return LossPass(float(value.detach()), by_name, tuple(channels))
+    return LossPass(float(value.detach()), by_name, tuple(channel_saliency))
 
 
 def find_trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -111,7 +111,7 @@ class Graph:
         value: Tensor,
         sources: Sequence[Tensor] | Sequence[GradientEdge],
         *,
-        fixed: bool = False,
+        constant_batch_statistics: bool = False,
         create_graph: bool = False,
         on_gradient: GradientCallback | None = None,
     ) -> tuple[Tensor | None, ...]:
@@ -120,7 +120,7 @@ class Graph:
         Args:
             value: The scalar to differentiate.
             sources: Tensors or edges, with respect to which `value` is differentiated.
-            fixed: Whether the statistics of batch norms are constants.
+            constant_batch_statistics: Whether the statistics of batch norms are constants.
             create_graph: Whether the gradients can be differentiated again.
             on_gradient: Called with every use of parameters and the gradient of its result.
 
@@ -129,7 +129,7 @@ class Graph:
         """
         if not (value.requires_grad and sources):
             return (None,) * len(sources)
-        self.settings.fixed = fixed
+        self.settings.constant_batch_statistics = constant_batch_statistics
         self.settings.on_gradient = on_gradient
         try:
             return torch.autograd.grad(
@@ -140,7 +140,7 @@ class Graph:
                 allow_unused=True,
             )
         finally:
-            self.settings.fixed = False
+            self.settings.constant_batch_statistics = False
             self.settings.on_gradient = None
 
 

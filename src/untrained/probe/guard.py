@@ -5,7 +5,7 @@ The Probe runs models only inside `scoring_mode(model)`. There
 * the model is in evaluation mode (no dropout, no auxiliary heads, no updates of buffers),
 * batch norm uses the statistics of the current batch, the convention of all training-free work,
 * random generators are seeded,
-* float32 is computed as float32 also on a GPU,
+* TF32 is disabled, so that scores on GPU and CPU agree,
 * inference mode is off, even if the caller has turned it on: its tensors have no version counters,
   and torch may use fused kernels in it.
 
@@ -49,11 +49,11 @@ class NormVariance:
     """The variances that a batch norm divides by.
 
     Attributes:
-        channels: Biased variance of each channel.
+        per_channel: Biased variance of each channel.
         entries: Number of values per channel from which it was computed.
     """
 
-    channels: Tensor
+    per_channel: Tensor
     entries: int
 
 
@@ -143,11 +143,16 @@ def parse_batch_norm(
 
 def make_batch_norm_arguments(call: BatchNormCall) -> Args:
     """Return arguments for `F.batch_norm` that use the batch and ignore running statistics."""
+    require_several_values(call)
+    return call.input, None, None, call.weight, call.bias, True, 0.0, call.eps
+
+
+def require_several_values(call: BatchNormCall) -> None:
+    """Raise if there is only one value per channel, so that its variance is zero."""
     values = get_value(call.input)
     if values.numel() == values.shape[1]:
         detail = "a batch norm sees one value per channel: use more samples or larger inputs"
         raise Unscorable("unsupported", detail)
-    return call.input, None, None, call.weight, call.bias, True, 0.0, call.eps
 
 
 def _protect_embedding_table(
@@ -228,7 +233,7 @@ def index_modules(model: nn.Module) -> dict[nn.Module, str]:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Compute in float32 on a GPU as on the CPU, not in its 19-bit TF32: scores must agree."""
+    """Disable TF32, so that scores on GPU and CPU agree."""
     convolutions = torch.backends.cudnn
     products = torch.backends.cuda.matmul
     convolutions_before = convolutions.allow_tf32

@@ -14,7 +14,7 @@ derivatives are computed by a *rule* (see `rules/`). There are four kinds of rul
     bilinear    (fg)' = f'g + fg',   (fg)'' = f''g + 2 f'g' + fg''
     composed    written in terms of the others (softmax, attention) or derived by hand (norms)
 
-This costs as much as a forward pass of a batch of three, for all output coordinates at once. Nested
+This costs about as much as three forward passes, for all output coordinates at once. Nested
 forward mode (`torch.func.jvp` of `jvp`) would look simpler, but it silently gives a wrong second
 derivative of fused batch norm. `tests/probe/test_jets.py` checks whether that is still so.
 

@@ -152,11 +152,13 @@ def compute_kernel(
         reading: See the docstring of this module.
         contents: The quantities to compute.
     """
-    fixed = reading == "fixed"
+    constant_batch_statistics = reading == "fixed"
     if reading != "exact":
         try:
             kernel_pass = _KernelPass(parameters, contents)
-            return kernel_pass.run(graph, columns, find_sample_axes().sample_first, fixed)
+            return kernel_pass.run(
+                graph, columns, find_sample_axes().sample_first, constant_batch_statistics
+            )
         except Unscorable as error:
             if error.kind != "unsupported":
                 raise
@@ -164,7 +166,9 @@ def compute_kernel(
             # if its statistics are constants.
             if reading == "cross" and find_sample_axes().has_batch_norm:
                 raise
-    return _compute_sample_by_sample(graph, columns, parameters, contents, fixed)
+    return _compute_sample_by_sample(
+        graph, columns, parameters, contents, constant_batch_statistics
+    )
 
 
 def _compute_sample_by_sample(
@@ -172,14 +176,19 @@ def _compute_sample_by_sample(
     columns: Tensor,
     parameters: Mapping[str, nn.Parameter],
     contents: KernelContents,
-    fixed: bool,
+    constant_batch_statistics: bool,
 ) -> Kernel:
     """Run one backward pass per sample: slower, but it works for any function."""
     kernel = Kernel(contents)
     tensors = list(parameters.values())
     for column in columns.mT:
         # One row per sample, with one gradient per parameter.
-        rows = [graph.gradients(scalar, tensors, fixed=fixed) for scalar in column]
+        rows = []
+        for scalar in column:
+            row = graph.gradients(
+                scalar, tensors, constant_batch_statistics=constant_batch_statistics
+            )
+            rows.append(row)
         if not any(_contains_gradient(row) for row in rows):
             raise Unscorable("disconnected", "the output does not depend on any parameter")
         for name, theta, *gradients in zip(parameters, tensors, *rows, strict=True):
@@ -297,14 +306,14 @@ class _KernelPass:
         graph: Graph,
         columns: Tensor,
         sample_first: list[bool],
-        fixed: bool,
+        constant_batch_statistics: bool,
     ) -> Kernel:
         self._use_counts = count_uses(graph.uses, sample_first, self._parameters)
         for column in columns.mT:
             graph.gradients(
                 column.sum(),
                 graph.start_edges,
-                fixed=fixed,
+                constant_batch_statistics=constant_batch_statistics,
                 on_gradient=self._add_use,
             )
             for (name, _), (theta, g) in self._partial_sums.items():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from untrained.probe.guard import make_batch_norm_arguments, parse_batch_norm
+from untrained.probe.guard import parse_batch_norm, require_several_values
 from untrained.probe.jets import Args
 
 _native_backward = torch.ops.aten.native_batch_norm_backward
@@ -26,10 +26,10 @@ class NormBackwardSettings:
     """Settings of the next backward pass through all batch norms.
 
     Attributes:
-        fixed: Whether the statistics of the batch are constants.
+        constant_batch_statistics: Whether the statistics of the batch are constants.
     """
 
-    fixed: bool = False
+    constant_batch_statistics: bool = False
 
 
 def apply_batch_norm(
@@ -49,7 +49,7 @@ def apply_batch_norm(
         they contain the statistics of the batch.
     """
     call = parse_batch_norm(*args, **kwargs)
-    make_batch_norm_arguments(call)  # raises if there are too few values
+    require_several_values(call)
     x, weight, bias, eps = call
     out, m, s = _BatchNorm.apply(  # type: ignore[no-untyped-call]
         x,
@@ -85,7 +85,7 @@ class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, m, s = ctx.saved_tensors
-        if ctx.settings.fixed:
+        if ctx.settings.constant_batch_statistics:
             # Evaluation mode: mean and variance are constants.
             variance = _compute_variance(s, ctx.eps)
             gradients = _native_backward(

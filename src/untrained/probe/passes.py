@@ -163,7 +163,7 @@ class ForwardProbe:
         return tuple(variances)
 
     def inverse_conditions(self, features: Sequence[Feature]) -> Tensor:
-        """Return sigma_min / sigma_max of feature matrices.
+        """Return the reciprocal condition number, sigma_min / sigma_max, of feature matrices.
 
         Args:
             features: Some of `self.features`.

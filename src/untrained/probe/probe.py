@@ -307,9 +307,9 @@ class Probe(ForwardProbe):
     def _loss_pass(self) -> LossPass:
         # Probes of other rows are read only for their gradients. Collecting channels would read all
         # activations once more.
-        return self._run_loss_pass(with_channels=self.starts_at_first_sample)
+        return self._run_loss_pass(with_channel_saliency=self.starts_at_first_sample)
 
-    def _run_loss_pass(self, with_channels: bool) -> LossPass:
+    def _run_loss_pass(self, with_channel_saliency: bool) -> LossPass:
         parameters = find_trainable_parameters(self.model)
         with self.scoring_mode():
             return run_loss_pass(
@@ -317,7 +317,7 @@ class Probe(ForwardProbe):
                 parameters,
                 self.batch.targets,
                 self.loss_name,
-                with_channels=with_channels,
+                with_channel_saliency=with_channel_saliency,
             )
 
     @property
@@ -334,14 +334,14 @@ class Probe(ForwardProbe):
         return self._loss_pass.gradients
 
     @cached_property
-    def channels(self) -> tuple[ChannelSaliency, ...]:
+    def channel_saliency(self) -> tuple[ChannelSaliency, ...]:
         """Activation times loss gradient of every call of a convolution or linear layer."""
         if self.starts_at_first_sample:
-            return self._loss_pass.channels
-        return self._run_loss_pass(with_channels=True).channels
+            return self._loss_pass.channel_saliency
+        return self._run_loss_pass(with_channel_saliency=True).channel_saliency
 
     @cached_property
-    def hessian_weights(self) -> dict[str, Tensor]:
+    def hessian_weight_products(self) -> dict[str, Tensor]:
         """The Hessian H of the loss times the weights W, for each entry of `weights`, by name.
 
         A proxy that needs W . (H G), where G are the gradients, can use this too: H is symmetric,
@@ -577,7 +577,7 @@ class Probe(ForwardProbe):
             kinds = ", ".join(missing)
             raise Unscorable("unsupported", f"no formula for the multiply-adds of {kinds}")
         # Formulas count a multiply-add as two operations.
-        return sum(operation.flops or 0 for operation in self.operations) // 2
+        return sum(operation.float_operations or 0 for operation in self.operations) // 2
 
     @property
     def memory(self) -> int:

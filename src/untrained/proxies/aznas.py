@@ -1,10 +1,10 @@
-"""AZ-NAS (Lee & Ham, CVPR 2024, arXiv:2403.19232): four views of a network, combined by their ranks
+"""AZ-NAS (Lee & Ham, CVPR 2024, arXiv:2403.19232): an aggregate of four proxies by their ranks
 among the candidates.
 
 f_0 is the input of the first block of the trunk, f_k the output of block k (see `probe/blocks.py`).
 On NAS-Bench-201 these are the 18 tensors of the authors' code. The code applies Kaiming
 initialisation before it scores a network; ours uses the weights that the network has. The fourth
-view, complexity, is `flops`.
+member, complexity, is `flops`.
 """
 
 from itertools import pairwise
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.proxies import size  # noqa: F401 - flops is one of the views
+from untrained.proxies import size  # noqa: F401 - flops is one of the members
 from untrained.proxies.base import aggregate, proxy, register_proxy
 
 PAPER = "AZ-NAS (Lee & Ham)"
@@ -23,7 +23,7 @@ LOG_OFFSET = 1e-8  # keeps the logarithm of 0 finite, as in the authors' code
 TRUNK = "a trunk of blocks"
 # Since version 2, features of one-dimensional convolutions are read as series and not as tokens.
 VERSION = 2
-VIEWS = ("az_expressivity", "az_progressivity", "az_trainability", "flops")
+MEMBERS = ("az_expressivity", "az_progressivity", "az_trainability", "flops")
 
 
 @register_proxy
@@ -106,13 +106,14 @@ def _spectral_norm(g_in: Tensor, g_out: Tensor) -> float:
 
 
 @register_proxy
-@aggregate(parts=VIEWS, paper=PAPER, aspects="expressivity, trainability, size")
+@aggregate(parts=MEMBERS, paper=PAPER, aspects="expressivity, trainability, size")
 def az_nas(*relative_ranks: list[float]) -> list[float]:
-    """The AZ-NAS score: logarithms of the ranks among the candidates on four views, summed.
+    """The AZ-NAS score: logarithms of the ranks among the candidates by four members, summed.
 
-        sum over views of ln(rank / m),   m candidates; ties share the mean of their ranks
+        sum over members of ln(rank / m)
+        rank: from 1, the worst, to m, the best of m candidates; ties share the mean of their ranks
 
-    Views: expressivity, progressivity, trainability and FLOPs. A candidate without one of them has
-    no score.
+    Members: expressivity, progressivity, trainability and FLOPs. A candidate without one of them
+    has no score.
     """
     return [sum(map(log, candidate)) for candidate in zip(*relative_ranks, strict=True)]

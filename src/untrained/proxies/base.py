@@ -43,14 +43,16 @@ class Proxy:
         paper: Where the proxy comes from.
         higher_is_better: Whether a larger score means a better network.
         aspects: Aspects of a network that the score reflects: expressivity, trainability,
-            generalisation or size; several are separated by commas.
+            generalisation or size; several are separated by commas. A proxy that reflects none of
+            them says "nothing", as `random` does, and one that is given other proxies as options
+            says whose aspects it has, as `harmonic_mean` does.
         needs: What it needs besides the network: any of "data", "labels", "gradients".
         samples: Number of samples that it reads.
         version: Increased when the formula changes.
         cost: Multiply-adds, in units of one forward pass of these samples. A backward pass costs 2.
         layers: What a network must contain for the score to be meaningful.
         options: Keyword arguments that differ from the function's defaults.
-        parts: For an aggregate, the proxies that it combines.
+        parts: Names of the members of an aggregate, which are the proxies that it combines.
         reference_size: Number of random architectures of the space that an aggregate compares a
             candidate with; 0 for one that compares the candidates with each other.
         code: Fingerprint of the user's file that the proxy comes from, so that scores of an edited
@@ -89,8 +91,8 @@ class Proxy:
             UsageError: If this is an aggregate, which has no score for a single network.
         """
         if self.parts:
-            parts = ", ".join(self.parts)
-            raise UsageError(f"{self.name} ranks candidates by {parts}; one network has no rank")
+            members = ", ".join(self.parts)
+            raise UsageError(f"{self.name} ranks candidates by {members}; one network has no rank")
         # Scores depend on the samples, so they are cached in the probe of the first samples.
         view = probe.first(self.samples)
         key = (self.function, self.label)
@@ -200,29 +202,29 @@ class Proxy:
 
         A changed formula is a new version, and a changed user file is another fingerprint, so old
         records are never mistaken for new ones. The key also contains the versions of all proxies
-        that this one combines, such as `harmonic_mean(a=meco)@1+meco@3`, except for version 1.
+        that this one calls, such as `harmonic_mean(a=meco)@1+meco@3`, except for version 1.
         """
         key = f"{self.label}@{self.version}"
-        for name, version in self._find_inner_versions().items():
+        for name, version in self._find_dependency_versions().items():
             if version != 1:
                 key += f"+{name}@{version}"
         if self.code:
             key = f"{key}-{self.code}"
         return key
 
-    def _find_inner_versions(self) -> dict[str, int]:
-        """Return the versions of the proxies that this one combines directly or indirectly.
+    def _find_dependency_versions(self) -> dict[str, int]:
+        """Return the versions of the proxies that this one depends on, directly or indirectly.
 
-        These proxies are the parts of an aggregate, and the registered proxies whose names are
-        values of options, such as the option `a` of `harmonic_mean`.
+        These are the members of an aggregate, and the registered proxies whose names are values of
+        options, such as the option `a` of `harmonic_mean`.
         """
         options = {**_read_defaults(self.function), **dict(self.options)}
-        inner_proxies = [_load_part(part) for part in self.parts]
-        inner_proxies += [PROXIES[value] for value in options.values() if _is_proxy_name(value)]
+        dependencies = [_load_member(text) for text in self.parts]
+        dependencies += [PROXIES[value] for value in options.values() if _is_proxy_name(value)]
         versions: dict[str, int] = {}
-        for inner in inner_proxies:
-            versions[inner.name] = inner.version
-            versions |= inner._find_inner_versions()
+        for dependency in dependencies:
+            versions[dependency.name] = dependency.version
+            versions |= dependency._find_dependency_versions()
         return versions
 
     @property
@@ -331,22 +333,24 @@ def aggregate(
 ) -> Callable[[Callable[..., Any]], Proxy]:
     """Turn a function of the scores of several proxies into a `Proxy` that compares networks.
 
-    Without a reference, the function receives one list per part. The list contains the rank of each
-    candidate, divided by the number of candidates (the best candidate has rank 1, ties share their
-    mean rank). The function returns one score per candidate.
+    Such a proxy is an aggregate; the proxies whose scores it combines are its members.
 
-    With a reference, the function receives the scores of the reference architectures by part and
+    Without a reference, the function receives one list per member. The list contains rank / m for
+    each of the m candidates: the worst has rank 1, the best has rank m, and ties share their mean
+    rank. The function returns one score per candidate.
+
+    With a reference, the function receives the scores of the reference architectures by member and
     returns a `Consensus`, which scores candidates one by one.
 
     Args:
-        parts: Names of the proxies that are combined, with options in brackets.
+        parts: Names of the members, with options in brackets.
         paper: Where the formula comes from.
         aspects: Aspects of a network that the score reflects.
         reference_size: Number of reference architectures, which are sampled from the space; 0 for
             an aggregate without a reference.
         version: Increase it if the formula changes, so that stored scores are not reused.
     """
-    members = [_load_part(part) for part in parts]
+    members = [_load_member(text) for text in parts]
 
     def make_proxy(function: Callable[..., Any]) -> Proxy:
         # A dictionary instead of a set, because it keeps the order.
@@ -370,28 +374,28 @@ def aggregate(
     return make_proxy
 
 
-def list_parts(combination: Proxy) -> list[Proxy]:
-    """Return the proxies that an aggregate combines; an empty list for an ordinary proxy.
+def list_members(aggregate_proxy: Proxy) -> list[Proxy]:
+    """Return the members of an aggregate; an empty list for an ordinary proxy.
 
-    Without a reference, parts that read data use as many samples as the aggregate. With a
-    reference, each part uses its own number of samples.
+    Without a reference, members that read data use as many samples as the aggregate. With a
+    reference, each member uses its own number of samples.
     """
-    parts = []
-    for name in combination.parts:
-        part = _load_part(name)
-        if "data" in part.needs and not combination.reference_size:
-            part = part.with_options(samples=combination.samples)
-        parts.append(part)
-    return parts
+    members = []
+    for text in aggregate_proxy.parts:
+        member = _load_member(text)
+        if "data" in member.needs and not aggregate_proxy.reference_size:
+            member = member.with_options(samples=aggregate_proxy.samples)
+        members.append(member)
+    return members
 
 
-def _load_part(text: str) -> Proxy:
+def _load_member(text: str) -> Proxy:
     """Return a registered proxy, with the options that the text contains."""
     name, options = parse_call(text)
-    part = PROXIES[name]
+    member = PROXIES[name]
     if options:
-        part = part.with_options(**options)
-    return part
+        member = member.with_options(**options)
+    return member
 
 
 def register_proxy(member: Proxy) -> Proxy:

@@ -1,4 +1,4 @@
-"""Scores that combine the scores of other proxies."""
+"""A proxy that reads two other proxies, which its options name."""
 
 from untrained.errors import Unscorable, UsageError
 from untrained.probe import Probe
@@ -8,7 +8,7 @@ from untrained.proxies.base import PROXIES, proxy, register_proxy
 @register_proxy
 @proxy(
     paper="Dextr (Asthana et al.), Table 4",
-    aspects="those of its parts",
+    aspects="those of a and b",
     needs=("data", "labels", "gradients"),
     samples=256,
     cost=2,
@@ -18,7 +18,7 @@ def harmonic_mean(probe: Probe, a: str = "zen", b: str = "zico") -> float:
 
         2 a b / (a + b)
 
-    The paper combines Zen and ZiCo in this way, as a baseline for its own combination. Both scores
+    The paper uses the harmonic mean of Zen and ZiCo as a baseline for its own formula. Both scores
     must be positive.
     """
     first = PROXIES[a]
@@ -29,6 +29,6 @@ def harmonic_mean(probe: Probe, a: str = "zen", b: str = "zico") -> float:
     y = second(probe)
     # For numbers with different signs, a + b may be 0, so the harmonic mean cannot rank networks.
     if min(x, y) <= 0:
-        detail = f"a harmonic mean needs positive parts: {a} is {x:.4g}, {b} is {y:.4g}"
+        detail = f"a harmonic mean needs positive scores: {a} is {x:.4g}, {b} is {y:.4g}"
         raise Unscorable("unsupported", detail)
     return 2 * x * y / (x + y)

@@ -20,8 +20,8 @@ from untrained.types import Batch
 _NEEDS = {
     "loss": ("labels",),
     "gradients": ("labels", "gradients"),
-    "channels": ("labels", "gradients"),
-    "hessian_weights": ("labels", "gradients"),
+    "channel_saliency": ("labels", "gradients"),
+    "hessian_weight_products": ("labels", "gradients"),
     "responses": ("labels", "gradients"),
     "parts_with_gradient_steps": ("labels", "gradients"),
     "jacobian": ("gradients",),
@@ -37,7 +37,7 @@ _NEEDS_OF_KERNEL = {
 }
 
 
-class _DeclaredProbe:
+class _RestrictedProbe:
     """Wraps a probe and refuses measurements that the proxy does not declare."""
 
     def __init__(self, probe: Probe, proxy_name: str, needs: tuple[str, ...]) -> None:
@@ -98,7 +98,7 @@ class _DeclaredProbe:
 class _BatchWithoutLabels:
     """The batch of a proxy that does not declare labels."""
 
-    def __init__(self, declared: _DeclaredProbe) -> None:
+    def __init__(self, declared: _RestrictedProbe) -> None:
         self._declared = declared
 
     def __len__(self) -> int:
@@ -127,4 +127,4 @@ def restrict_probe(probe: Probe, proxy_name: str, needs: tuple[str, ...]) -> Pro
         An object with the attributes of the probe. Reading an undeclared measurement raises
         `UsageError`.
     """
-    return cast(Probe, _DeclaredProbe(probe, proxy_name, needs))
+    return cast(Probe, _RestrictedProbe(probe, proxy_name, needs))

@@ -1,11 +1,10 @@
 """HNAS (Shu et al., NeurIPS 2022, arXiv:2201.09785): gradient metrics form one family, bound the
-generalisation error, and rank best together with the condition number of the tangent kernel.
+generalisation error, and rank best when combined with the condition number of the tangent kernel.
 
 K is the tangent kernel of the output for each sample's label, over the weights and biases of
-convolutions and linear layers, as in the authors' code. Batch norm couples the samples of a batch;
-`reading` says how this is handled (see `probe/kernels.py`; the authors' code does `cross`). The
-family also contains SNIP and GraSP, which are `snip` and `grasp` here, because the authors' code
-uses those of zero-cost-nas.
+convolutions and linear layers, as in the authors' code. The option `reading` is how batch norms are
+treated (see `probe/kernels.py`; the authors' code does `cross`). The family also contains SNIP and
+GraSP, which are `snip` and `grasp` here, because the authors' code uses those of zero-cost-nas.
 """
 
 from math import sqrt
@@ -72,7 +71,7 @@ def trace(probe: Probe, reading: Reading = "cross") -> float:
     layers=LAYERS,
 )
 def knas(probe: Probe, reading: Reading = "cross") -> float:
-    """Root of the mean of the tangent kernel: how much the gradients of samples agree.
+    """Square root of the mean entry of the tangent kernel: how much the gradients of samples agree.
 
         sqrt(|(1/m^2) sum_ij K_ij|)
 

@@ -17,7 +17,11 @@ MANY_CLASSES = 100  # epe_nas has another formula for more classes than this
 
 
 def correlate_rows(rows: Tensor) -> Tensor:
-    """Return the Pearson correlations of rows in float64; a constant row has none."""
+    """Return the Pearson correlations of rows, computed in float64.
+
+    Raises:
+        Unscorable: A row is constant, so its correlations are undefined.
+    """
     centred = rows.double() - rows.double().mean(1, keepdim=True)
     norms = centred.norm(dim=1, keepdim=True)
     if bool((norms == 0).any()):

@@ -1,9 +1,9 @@
 """NASI (Shu et al., ICLR 2022, arXiv:2109.00817): trace norm of the neural tangent kernel at
 initialisation, in three forms, each an approximation of the one before. There is no official code.
 
-theta are all parameters, m is the number of samples. With `reading="fixed"`, the default, batch
-statistics are constants, so J_i is the gradient of the output of sample i alone; see
-`probe/kernels.py` for the other two readings.
+theta are all parameters, m is the number of samples. The option `reading` is how batch
+norms are treated. With "fixed", the default, their statistics are constants, so J_i is the gradient
+of the output of sample i alone; see `probe/kernels.py` for the other two values.
 """
 
 from untrained.probe import Probe

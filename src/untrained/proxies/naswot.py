@@ -125,22 +125,3 @@ def _pack_signs(signs: Tensor) -> Tensor:
         bits = 2.0 ** torch.arange(len(rows), device=signs.device)
         packed += (bits @ rows).long() << start
     return packed
-
-
-@register_proxy
-@proxy(
-    paper="TE-NAS (Chen et al.)", aspects="expressivity", samples=64, layers=LAYERS, version=VERSION
-)
-def te_nas_regions(probe: Probe) -> float:
-    """Number of linear regions that contain samples.
-
-        |{ (z_1i, z_2i, ...) : i a sample }|
-
-    This is informative only for thin networks and many samples: on the full NAS-Bench-201 network,
-    each of 64 images is in its own region. The authors' code uses a network with one channel and
-    3,000 crops of 3x3 pixels.
-    """
-    K = torch.stack([code.agreement for code in probe.codes]).sum(0)
-    neurons = sum(code.signs.shape[1] for code in probe.codes)
-    # Two samples are in one region if they agree on all neurons.
-    return float(len(torch.unique(neurons == K, dim=0)))

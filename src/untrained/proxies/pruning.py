@@ -104,7 +104,7 @@ def grasp(probe: Probe) -> float:
     is symmetric, so the sum equals that of g_l (H W)_l, which needs fewer passes.
     """
     gradients = probe.gradients
-    products = probe.hessian_weights
+    products = probe.hessian_weight_products
     return -float(sum((gradients[name] * HW).sum() for name, HW in products.items()))
 
 
@@ -128,9 +128,9 @@ def fisher(probe: Probe) -> float:
     # Called for its check that some weight receives a gradient.
     weight_gradients(probe)
     terms = []
-    for channels in probe.channels:
-        squares = channels.saliency.square().mean(0).sum()
-        terms.append(channels.fan_in * squares / 2)
+    for layer_call in probe.channel_saliency:
+        squares = layer_call.saliency.square().mean(0).sum()
+        terms.append(layer_call.fan_in * squares / 2)
     return float(sum(terms))
 
 

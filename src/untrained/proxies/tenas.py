@@ -1,5 +1,7 @@
 """TE-NAS (Chen et al., ICLR 2021, arXiv:2102.11535): the condition number of the neural tangent
 kernel together with the number of linear regions (`te_nas_regions`).
+
+z_li is the activation code of sample i in layer l, as in `naswot.py`.
 """
 
 from typing import Literal
@@ -10,8 +12,8 @@ from torch import Tensor
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.spectrum import EIGENVALUE_TOLERANCE
-from untrained.proxies import naswot  # noqa: F401 - te_nas_regions is one of the parts
 from untrained.proxies.base import aggregate, proxy, register_proxy
+from untrained.proxies.naswot import LAYERS, VERSION
 
 
 def condition_number(K: Tensor) -> float:
@@ -24,6 +26,25 @@ def condition_number(K: Tensor) -> float:
         detail = "the tangent kernel is singular: some samples have dependent gradients"
         raise Unscorable("singular", detail)
     return float(eigenvalues[-1] / eigenvalues[0])
+
+
+@register_proxy
+@proxy(
+    paper="TE-NAS (Chen et al.)", aspects="expressivity", samples=64, layers=LAYERS, version=VERSION
+)
+def te_nas_regions(probe: Probe) -> float:
+    """Number of linear regions that contain samples.
+
+        |{ (z_1i, z_2i, ...) : i a sample }|
+
+    This is informative only for thin networks and many samples: on the full NAS-Bench-201 network,
+    each of 64 images is in its own region. The authors' code uses a network with one channel and
+    3,000 crops of 3x3 pixels.
+    """
+    K = torch.stack([code.agreement for code in probe.codes]).sum(0)
+    neurons = sum(code.signs.shape[1] for code in probe.codes)
+    # Two samples are in one region if they agree on all neurons.
+    return float(len(torch.unique(neurons == K, dim=0)))
 
 
 @register_proxy
@@ -63,7 +84,8 @@ def te_nas_condition(probe: Probe, variant: Literal["default", "published"] = "d
 def te_nas(*relative_ranks: list[float]) -> list[float]:
     """The TE-NAS score: sum of the ranks by condition number and by linear regions.
 
-        sum over both of rank / m,   m candidates; ties share the mean of their ranks
+        sum over both of rank / m
+        rank: from 1, the worst, to m, the best of m candidates; ties share the mean of their ranks
 
     The paper uses these ranks to prune a supernet. Here they rank networks.
     """

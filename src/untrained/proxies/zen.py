@@ -70,7 +70,7 @@ def amplification(original: Probe, perturbed: Probe, variant: str = "default") -
             variances.append(_running_variance(first, second))
     else:
         for variance in original.norm_variances:
-            variances.append(variance.channels.double().mean())
+            variances.append(variance.per_channel.double().mean())
     difference = original.last_map - perturbed.last_map
     delta = difference.flatten(1).abs().sum(1).double().mean()
     if delta == 0:
@@ -86,6 +86,6 @@ def _running_variance(first: NormVariance, second: NormVariance) -> Tensor:
     The running variance is 1 at first; each batch updates it with momentum 0.1 and the unbiased
     variance of the batch.
     """
-    a = first.channels.double().mean() * first.entries / (first.entries - 1)
-    b = second.channels.double().mean() * second.entries / (second.entries - 1)
+    a = first.per_channel.double().mean() * first.entries / (first.entries - 1)
+    b = second.per_channel.double().mean() * second.entries / (second.entries - 1)
     return 0.9 * (0.9 + 0.1 * a) + 0.1 * b

@@ -12,7 +12,7 @@ from dataclasses import replace
 from untrained.benchmarks.aggregate import compute_relative_ranks
 from untrained.benchmarks.statistics import orient_score
 from untrained.proxies import Proxy
-from untrained.proxies.base import list_parts
+from untrained.proxies.base import list_members
 from untrained.runs.reference import FittedAggregate
 from untrained.types import Arch, Failure, Record, ScoreRequest
 
@@ -23,7 +23,7 @@ def expand_aggregates(proxies: Iterable[Proxy]) -> list[Proxy]:
     expanded = [proxy for proxy in proxies if not proxy.parts]
     measures = {proxy.measure for proxy in expanded}
     for proxy in proxies:
-        for part in list_parts(proxy):
+        for part in list_members(proxy):
             if part.measure not in measures:
                 measures.add(part.measure)
                 expanded.append(part)
@@ -57,7 +57,7 @@ def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Reco
         if not records:
             return []
         return fit_to_first_candidates(records, aggregate).compute_records(records)
-    parts = list_parts(aggregate)
+    parts = list_members(aggregate)
     by_seed: dict[int, dict[Arch, dict[str, Record]]] = {}
     for record in records:
         by_arch = by_seed.setdefault(record.seed, {})

@@ -15,7 +15,7 @@ from typing import Any
 from untrained.benchmarks.statistics import orient_score
 from untrained.formatting import format_count, format_percent
 from untrained.proxies import Proxy
-from untrained.proxies.base import list_parts
+from untrained.proxies.base import list_members
 from untrained.proxies.consensus import Consensus
 from untrained.runs.benchmark_families import describe_similar_families
 from untrained.types import Arch, Failure, Record
@@ -54,7 +54,7 @@ class FittedAggregate:
             reference: Records of all parts for the reference architectures, one seed. Records of
                 other measures are ignored.
         """
-        parts = tuple(list_parts(aggregate))
+        parts = tuple(list_members(aggregate))
         part_measures = {part.measure for part in parts}
         own_records = [record for record in reference if record.measure in part_measures]
         archs = list(dict.fromkeys(record.arch for record in own_records))

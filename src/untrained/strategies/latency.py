@@ -269,7 +269,7 @@ class LatencyModel:
             for operation in self._list_operations(arch):
                 counts[operation.kind, "calls"] += 1
                 # An operation without a formula is predicted from its calls and bytes.
-                counts[operation.kind, "flops"] += operation.flops or 0
+                counts[operation.kind, "flops"] += operation.float_operations or 0
                 counts[operation.kind, "bytes"] += operation.bytes
             # The plus sign removes features that are zero.
             self._features[arch] = +counts

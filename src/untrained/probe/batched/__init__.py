@@ -1,6 +1,8 @@
-"""Measure many networks at once, with the results of measuring each network alone.
+"""Measure many networks at once.
 
-The results are equal except for rounding, because kernels for many networks add in another order.
+Kernels for many networks add in another order, so scores differ slightly from those of ordinary
+scoring, by up to 1.2 % in our measurements (docs/results/networks-per-batch.md).
+
 Networks of a search space differ in wiring but call the same functions with the same shapes. The
 calls of each network are recorded on a tape; the tapes are then run together, and equal calls of
 different networks become one call:

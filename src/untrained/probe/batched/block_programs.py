@@ -196,11 +196,11 @@ class BlockProgram:
             steps.extend(call.instruction.steps)
         return tuple(steps)
 
-    def execute(self, run: RunSignature, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def execute(self, call_signature: RunSignature, tensors: Sequence[Tensor]) -> list[Tensor]:
         """See `Instruction`."""
         values: list[Tensor] = []
         for instruction, inputs in self.calls:
-            values += instruction.execute(run, _select_values(inputs, values, tensors))
+            values += instruction.execute(call_signature, _select_values(inputs, values, tensors))
         return values
 
     def resize(

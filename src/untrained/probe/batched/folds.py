@@ -1,7 +1,9 @@
 """Folds: one call of a torch function that does the work of many networks.
 
-A fold arranges the stacks of all arguments so that the function, or an equivalent one, computes all
-networks at once (`layouts.py`):
+A fold, which JAX calls a batching rule, arranges the stacks of all arguments so that the function,
+or an equivalent one, computes all networks at once (`layouts.py`):
+
+    G networks, N samples, C channels
 
     channels    (N, G C, ...): convolutions with G times the groups, batch and group norms
     samples     (G N, C, ...): pooling

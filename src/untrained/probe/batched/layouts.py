@@ -1,8 +1,8 @@
 """Stacks of values and how they are arranged in memory.
 
 A stack contains one value of each of G calls, (G, *shape). A stack may be a Jet, whose derivatives
-are (2, G, *shape). A fold does the work of G calls at once; all folds are written with the
-functions below.
+are (2, G, *shape). A fold (in JAX: a batching rule) does the work of G calls at once; all folds are
+written with the functions below.
 """
 
 from collections.abc import Callable, Sequence

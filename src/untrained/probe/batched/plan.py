@@ -135,7 +135,7 @@ class _FinishedTape(NamedTuple):
 
 
 class _NetworkGroup:
-    """Probes with equally many samples."""
+    """Probes with the same number of samples, measured together."""
 
     def __init__(
         self,

@@ -1,6 +1,8 @@
 """Folds of functions that rearrange entries or sum them: reshaping, moving axes, indexing,
 concatenation.
 
+A fold (in JAX: a batching rule) does the work of many networks in one call, see `folds.py`.
+
 Most are the function itself with its axes shifted by the axis of networks. Other linear functions
 without weights use `torch.vmap`, which has ten times the Python overhead and needs contiguous
 stacks.

@@ -125,9 +125,9 @@ class Signature:
                 new.append(tensor)
         return new
 
-    def execute(self, run: "RunSignature", tensors: Sequence[Tensor]) -> list[Tensor]:
+    def execute(self, call_signature: "RunSignature", tensors: Sequence[Tensor]) -> list[Tensor]:
         """See `Instruction`."""
-        return run(self, tensors)
+        return call_signature(self, tensors)
 
     @property
     def steps(self) -> "tuple[Signature, ...]":
@@ -192,8 +192,8 @@ class Instruction(Protocol):
     def steps(self) -> tuple[Signature, ...]:
         """The single calls, in order."""
 
-    def execute(self, run: RunSignature, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Make all calls on these tensors with `run`; return the values that they create."""
+    def execute(self, call_signature: RunSignature, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Make all calls with `call_signature`; return the values that they create."""
 
     def resize(
         self,
