@@ -332,10 +332,10 @@ def test_share_of_large_layers_by_hand():
     image = Batch(torch.ones(1, 1), torch.zeros(1).long())
     for factor, share in ((1.0, 1.0), (0.1, 0.0)):
         model = make_linear([[3.0 * factor], [0.1 * factor]])
-        assert measurements.large_layers(Probe(model, image)) == share
+        assert measurements.share_of_large_layers(Probe(model, image)) == share
     mixed = nn.Sequential(make_linear([[0.5], [0.1]]), make_linear([[0.0, 0.0], [40.0, 0.0]]))
-    assert measurements.large_layers(Probe(mixed, image)) == 0.5
-    modules = load_proxy(f"{measurements.MODULE_NAME}:large_layers(which=modules)")
+    assert measurements.share_of_large_layers(Probe(mixed, image)) == 0.5
+    modules = load_proxy(f"{measurements.MODULE_NAME}:share_of_large_layers(which=modules)")
     # The last block and the whole network have the output of the last ReLU.
     assert modules(Probe(mixed, image)) == pytest.approx(4 / 7)
 

@@ -177,7 +177,7 @@ def table_4(config: ExperimentConfig) -> Findings:
 @experiment(
     "dextr-table-4-tables",
     PAPER,
-    "The two terms of Dextr on all tables",
+    "The two terms of Dextr on all benchmarks",
     "Spearman",
     (*TABLES, "darts1000", "accel_nasbench"),
 )
@@ -235,7 +235,7 @@ def table_5(config: ExperimentConfig) -> Findings:
     # The paper does not define "layer", so both readings are measured.
     proxies = {}
     for kind in ("modules", "leaves"):
-        proxies[kind] = f"{measurements.MODULE_NAME}:large_layers(which={kind})"
+        proxies[kind] = f"{measurements.MODULE_NAME}:share_of_large_layers(which={kind})"
     lines: list[TableLine] = []
     deviations: list[str] = []
     for task, published in TABLE_5.items():

@@ -196,8 +196,8 @@ def _make_spread_lines(label: str, network_lines: Sequence[TableLine]) -> list[T
 @experiment("dextr-figure-3", PAPER, "Inverse condition number layer by layer", "1 / c", samples=3)
 def figure_3(config: ExperimentConfig) -> Findings:
     """Figure 3: the inverse condition number of every layer's feature map, in a network with
-    89.43 % validation accuracy and in one with 63 %: the layers of the better one are more
-    independent."""
+    89.43 % validation accuracy and in one with 63 %: the feature maps of the better network are
+    closer to linearly independent."""
     archs = find_nearest_archs(config, "cifar10_val_200", (89.43, 63.0))
     sample = measure_sample(config, [CONDITIONS], NB201_VALIDATION, archs)
     lines = []

@@ -62,7 +62,7 @@ def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, .
 @experiment(
     "dextr-table-2-search",
     PAPER,
-    "Dextr's search of DARTS by Zero-Cost-PT",
+    "Search of the DARTS space with Zero-Cost-PT, scored by Dextr",
     "",
     needs=(),
     seeds=10,

@@ -87,7 +87,8 @@ class Experiment:
         run: The function.
         samples: Default number of samples.
         seeds: Default number of seeds.
-        better: Whether higher or lower numbers are better, for lines that do not state it.
+        better: Which numbers are better, for lines that do not state it: "higher", "lower", or ""
+            if neither are, as for a number of parameters.
     """
 
     name: str
@@ -125,7 +126,8 @@ def experiment(
         needs: Benchmark tables that must be imported first.
         samples: Default number of samples.
         seeds: Default number of seeds.
-        better: Whether higher or lower numbers are better, for lines that do not state it.
+        better: Which numbers are better, for lines that do not state it: "higher", "lower", or ""
+            if neither are, as for a number of parameters.
 
     Returns:
         A decorator that returns the function unchanged.

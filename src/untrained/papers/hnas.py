@@ -264,7 +264,10 @@ def _choose_images(config: ExperimentConfig) -> tuple[list[BenchmarkTask], str]:
 
 
 @experiment(
-    "hnas-figure-4", PAPER, "Test error along a metric, and the condition number within bins", ""
+    "hnas-figure-4",
+    PAPER,
+    "Test error as a function of a metric, and the condition number within bins",
+    "",
 )
 def figure_4(config: ExperimentConfig) -> Findings:
     """Figure 4: (a) mean test error on CIFAR-10 in 20 bins of each metric: it falls, then rises;

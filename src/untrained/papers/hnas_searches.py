@@ -355,7 +355,11 @@ def make_winner_lines(table: MeasuredTable, M: Scores, kappa: Scores) -> list[Ta
 
 
 @experiment(
-    "hnas-table-16", PAPER, "HNAS with two acquisitions", "test accuracy, %", samples=POOL_SIZE
+    "hnas-table-16",
+    PAPER,
+    "HNAS with two acquisition functions",
+    "test accuracy, %",
+    samples=POOL_SIZE,
 )
 def table_16(config: ExperimentConfig) -> Findings:
     """Table 16: test accuracy of the winners of HNAS on NAS-Bench-201, by expected improvement and

@@ -114,7 +114,11 @@ ITEMS = (
         "mean and deviation of Dextr over 10 images and 10 circles",
         "authors' code, network with 89",
     ),
-    _make_item("dextr-figure-3", "condition of features layer by layer", "network with 89"),
+    _make_item(
+        "dextr-figure-3",
+        "inverse condition number of the feature maps, layer by layer",
+        "network with 89",
+    ),
     _make_item(
         "dextr-figure-4",
         "cells that Dextr, MeCo and ZiCo find in DARTS",
@@ -189,7 +193,7 @@ ITEMS = (
         "correlation of five metrics with accuracy on NAS-Bench-1Shot1",
         "S1, NASI (conditioned), Spearman",
     ),
-    _make_item("nasi-table-4", "NASI's searches of NAS-Bench-201", "NASI (4T), C10"),
+    _make_item("nasi-table-4", "NASI's searches on NAS-Bench-201", "NASI (4T), C10"),
     _make_item(
         "nasi-table-5",
         "error of DARTS networks found by NASI on ImageNet",
@@ -206,8 +210,8 @@ ITEMS = (
         "trace norm with random labels and with random data",
         "S1, random labels",
     ),
-    _make_item("nasi-figure-2", "searches of NAS-Bench-1Shot1 by budget", "S1, NASI, one epoch"),
-    _make_item("nasi-figure-3", "test error along the trace norm", "S1, bin"),
+    _make_item("nasi-figure-2", "searches on NAS-Bench-1Shot1 by budget", "S1, NASI, one epoch"),
+    _make_item("nasi-figure-3", "test error as a function of the trace norm", "S1, bin"),
     _make_item(
         "nasi-figure-4",
         "training curves of DARTS networks by nu and mu",
@@ -236,7 +240,7 @@ ITEMS = (
         "DARTS, M_Trace",
     ),
     _make_item(
-        "hnas-table-3", "searches of NAS-Bench-201", "HNAS (Trace), the paper's ranges, C10"
+        "hnas-table-3", "searches on NAS-Bench-201", "HNAS (Trace), the paper's ranges, C10"
     ),
     _make_item("hnas-table-4", "correlations between metrics", "NB201, Grad/Trace, Spearman"),
     _make_item(
@@ -278,7 +282,9 @@ ITEMS = (
     ),
     _make_item("hnas-table-14", "HNAS with eight metrics", "HNAS (Trace), C10"),
     _make_item("hnas-table-15", "HNAS and its training-free variant", "kappa / M_Trace, C10"),
-    _make_item("hnas-table-16", "HNAS with two acquisitions", "HNAS (Trace) with UCB, C10"),
+    _make_item(
+        "hnas-table-16", "HNAS with two acquisition functions", "HNAS (Trace) with UCB, C10"
+    ),
     _make_item(
         "hnas-figure-1",
         "Spearman of M_Trace with the other metrics (in Table 4)",
@@ -287,7 +293,9 @@ ITEMS = (
     ),
     _make_item("hnas-figure-2", "test error by number of queries", "HNAS (Trace), C10"),
     _make_item(
-        "hnas-figure-4", "test error along a metric, condition number within bins", "Trace, bin"
+        "hnas-figure-4",
+        "test error as a function of a metric, condition number within bins",
+        "Trace, bin",
     ),
     _make_item("hnas-figure-5", "progress of the bound during the search", "after"),
 )

@@ -23,8 +23,8 @@ MODULE_NAME = "untrained.papers.measurements"
 Rule = Literal["lecun", "xavier", "he"]
 
 
-@proxy(aspects="the features", samples=1)
-def large_layers(probe: Probe, which: Literal["leaves", "modules"] = "leaves") -> float:
+@proxy(samples=1)
+def share_of_large_layers(probe: Probe, which: Literal["leaves", "modules"] = "leaves") -> float:
     """Share of layers whose feature map of one image has a largest singular value of at least 1.
 
     Layers are leaf modules, once per call, or all modules including containers.
@@ -49,9 +49,9 @@ def _compute_largest_singular_values(X: torch.Tensor) -> torch.Tensor:
     return largest.clamp_min(0).sqrt()
 
 
-@proxy(aspects="those of the metric", needs=("data", "labels", "gradients"), samples=64, cost=3)
+@proxy(needs=("data", "labels", "gradients"), samples=64, cost=3)
 def with_initialisation(probe: Probe, metric: str = "trace", rule: Rule = "lecun") -> float:
-    """A proxy of a copy of the network whose weights are drawn again from a normal distribution.
+    """Score of a copy of the network whose weights are drawn again from a normal distribution.
 
         variance by rule: lecun 1 / fan_in, xavier 2 / (fan_in + fan_out), he 2 / fan_in
 
@@ -85,9 +85,9 @@ def compute_initial_std(shape: torch.Size, rule: Rule) -> float:
 _LEVEL_PROBES: "WeakKeyDictionary[nn.Module, tuple[int, Probe]]" = WeakKeyDictionary()
 
 
-@proxy(aspects="those of the metric", needs=("data", "labels", "gradients"), samples=256, cost=3)
+@proxy(needs=("data", "labels", "gradients"), samples=256, cost=3)
 def at_level(probe: Probe, level: int = 10, metric: str = "sigeo") -> float:
-    """A proxy of a network that saw `level` per cent of the images (`warm_up_levels.py`)."""
+    """Score of the network after it saw `level` per cent of the images (`warm_up_levels.py`)."""
     cached_level, level_probe = _LEVEL_PROBES.get(probe.model, (None, None))
     if level_probe is None or cached_level != level:
         model = deepcopy(probe.model)

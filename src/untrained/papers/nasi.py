@@ -186,7 +186,7 @@ def randomise_labels(source: DataSource) -> DataSource:
     return DataSource(source.task, draw_batch)
 
 
-@experiment("nasi-figure-3", PAPER, "Test error along the trace norm", "", TABLES)
+@experiment("nasi-figure-3", PAPER, "Test error as a function of the trace norm", "", TABLES)
 def figure_3(config: ExperimentConfig) -> Findings:
     """Figure 3: mean test error of architectures of NAS-Bench-1Shot1 grouped by their approximated
     trace norm: it falls to a minimum and then rises."""

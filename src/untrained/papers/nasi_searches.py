@@ -1,4 +1,4 @@
-"""NASI (Shu et al., ICLR 2022): its searches of NAS-Bench-201 and NAS-Bench-1Shot1.
+"""NASI (Shu et al., ICLR 2022): its searches on NAS-Bench-201 and NAS-Bench-1Shot1.
 
 Every search has its own seed, which determines the supernet and the samples of architectures and
 images. The accuracy of the winner is read from the table; nothing is trained. The tables of
@@ -222,7 +222,7 @@ def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, .
     )
 
 
-@experiment("nasi-table-4", PAPER, "NASI's searches of NAS-Bench-201", "test accuracy, %", seeds=10)
+@experiment("nasi-table-4", PAPER, "NASI's searches on NAS-Bench-201", "test accuracy, %", seeds=10)
 def table_4(config: ExperimentConfig) -> Findings:
     """Table 4: test accuracy on the three data sets of NAS-Bench-201 of the winners of NASI with a
     budget of T (30 seconds) and of four times that, mean and standard deviation over four
@@ -251,9 +251,9 @@ def table_4(config: ExperimentConfig) -> Findings:
         "edge, because the running maximum settles. The limit is the mean over all steps of the "
         "searches with 4T. An edge is certain if the 95 % interval over searches of the difference "
         "between its best two operations is above 0.",
-        "Rows with nu are another estimator, without a supernet: the operation with the largest "
-        f"mean of R on each edge, from t of {converged.cell_count:,} single cells. Adaptive nu is "
-        "their mean of t, and others are percentiles of it.",
+        f"Rows with nu need no supernet. For each of {converged.cell_count:,} cells, t is its "
+        "trace norm and R = min(t, nu); each edge takes the operation with the largest mean R. "
+        "Adaptive nu is the mean of t, the others are percentiles of t.",
     )
     return Findings(tuple(lines), deviations)
 
@@ -441,7 +441,7 @@ def average_by_option(R: Scores, genes_by_arch: Sequence[Genes]) -> dict[str, di
 @experiment(
     "nasi-table-4-settings",
     PAPER,
-    "NASI's searches of NAS-Bench-201 with other settings",
+    "NASI's searches on NAS-Bench-201 with other settings",
     "test accuracy, %",
     seeds=10,
 )
@@ -494,7 +494,7 @@ def _add_space_options(space: str, options: str) -> str:
 @experiment(
     "nasi-figure-2",
     PAPER,
-    "NASI's searches of NAS-Bench-1Shot1",
+    "NASI's searches on NAS-Bench-1Shot1",
     "test error, %",
     TABLES,
     seeds=10,

@@ -1,9 +1,10 @@
 """SiGeo (Zhou et al., arXiv:2311.13169) without a warm-up: frozen and moving weights compared.
 
-Definition 1 takes the i-th gradient at theta_i and the norm at theta_k, so an optimiser step is
-taken between the batches. With frozen weights theta . grad is 0 for every weight before a batch
-norm. This experiment measures what the steps change, on small networks of NAS-Bench-201, so that
-it runs on a CPU.
+"Moving" weights change by a gradient step between the batches, "frozen" ones do not. Definition 1
+takes the i-th gradient at theta_i and the norm at theta_k, so an optimiser step is taken between
+the batches. With frozen weights theta . grad is 0 for every weight before a batch norm. This
+experiment measures what the steps change, on small networks of NAS-Bench-201, so that it runs on a
+CPU.
 """
 
 from collections.abc import Mapping, Sequence
