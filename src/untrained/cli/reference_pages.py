@@ -46,9 +46,18 @@ a proxy too. A network that cannot be scored has a failure with a reason instead
 **Needs** is what a proxy uses of a batch. **Cost** is the number of multiply-adds, in forward
 passes of the same samples (a backward pass counts as two); proxies that are computed together share
 their passes. W_l are the weights of convolutions and linear layers, g is their loss gradient, and m
-is the number of samples. Every proxy has the option `samples`: `naswot(samples=128)`. To score your
-network with all of them: `untrained score ... --proxy all`. How well each of them ranks:
+is the number of samples. To score your network with all proxies:
+`untrained score ... --proxy all`. How well each of them ranks:
 [results](../results/bench-nasbench201.md). Write your own: [tutorial](../tutorials/own-proxy.md).
+
+Every proxy has the option `samples`: `naswot(samples=128)`. Two options occur in several proxies:
+
+- `variant=published` computes the score as in the authors' published code, where that differs from
+  the paper or from what we recommend.
+- `reading` is how batch norms are treated, which couple the samples of a batch. With `fixed`, the
+  gradient of a sample is that of its own output, with the batch statistics as constants. With
+  `exact`, it is that of its own output, also through the statistics. With `cross`, it is the part
+  of the gradient of the whole batch that flows through the activations of the sample.
 """
 
 
