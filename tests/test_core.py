@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import untrained
 from tests.records import change_record, make_record
-from untrained.errors import Unscorable, UsageError, unknown_name_error
+from untrained.errors import Unscorable, UsageError, make_unknown_name_error
 from untrained.registry import Registry
 from untrained.seeds import derive_seed, make_generator, make_torch_generator
 from untrained.types import (
@@ -146,7 +146,7 @@ def test_the_error_for_an_unknown_name_lists_close_names():
 
 def test_errors_name_their_kind():
     assert (
-        str(unknown_name_error("proxy", "x", ["b", "a"]))
+        str(make_unknown_name_error("proxy", "x", ["b", "a"]))
         == "no proxy is called 'x'; available: a, b"
     )
     assert str(Unscorable("nan")) == "nan"

@@ -12,14 +12,14 @@ from math import inf
 from pathlib import Path
 from typing import Any, TypedDict
 
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.names import fingerprint_user_code, parse_call, split_names
 from untrained.quantities import (
-    parse_count,
+    check_count,
+    check_optional_count,
+    check_seed,
     parse_duration,
-    parse_optional_count,
     parse_path,
-    parse_seed,
     show_value,
 )
 from untrained.workers import check_workers
@@ -58,7 +58,7 @@ class ComputeConfig:
 
     def __post_init__(self) -> None:
         check_workers(self.workers, self.ray)
-        parse_count(self.networks_per_batch, "networks_per_batch")
+        check_count(self.networks_per_batch, "networks_per_batch")
         if self.time_limit is not None:
             parse_duration(self.time_limit)
 
@@ -196,7 +196,7 @@ class Limits:
         numbers = {}
         for name, text in texts.items():
             if name not in LIMIT_NAMES:
-                raise unknown_name_error("limit", name, LIMIT_NAMES)
+                raise make_unknown_name_error("limit", name, LIMIT_NAMES)
             if text is not None:
                 parse = parsers.get(name, parse_amount)
                 numbers[name] = parse(text, name)
@@ -317,15 +317,15 @@ class SearchConfig:
     compute: ComputeConfig = ComputeConfig()
 
     def __post_init__(self) -> None:
-        parse_optional_count(self.budget, "budget")
-        parse_optional_count(self.stable, "stable")
-        parse_count(self.top, "top")
-        parse_count(self.confirm, "confirm", 0)
-        parse_seed(self.seed, parse_count(self.seeds, "seeds"))
+        check_optional_count(self.budget, "budget")
+        check_optional_count(self.stable, "stable")
+        check_count(self.top, "top")
+        check_count(self.confirm, "confirm", 0)
+        check_seed(self.seed, check_count(self.seeds, "seeds"))
         if self.time is not None:
             parse_duration(self.time)
         if self.effort and self.effort not in EFFORTS:
-            raise unknown_name_error("effort", self.effort, EFFORTS)
+            raise make_unknown_name_error("effort", self.effort, EFFORTS)
         # The dataclass is frozen, so normalised values are set with `object.__setattr__`.
         if self.run is not None:
             object.__setattr__(self, "run", parse_path(self.run, "run"))
@@ -440,7 +440,7 @@ def parse_limit_texts(limits: object) -> dict[str, str]:
         raise UsageError(f"limits are {show_value(limits)}; write them like limits={example}")
     for key in limits:
         if key not in LIMIT_KEYS:
-            raise unknown_name_error("limit", key, LIMIT_KEYS)
+            raise make_unknown_name_error("limit", key, LIMIT_KEYS)
     texts = {}
     # The order is always the same, so that equal limits lead to the same folder name.
     for key in LIMIT_KEYS:

@@ -35,7 +35,7 @@ class Unscorable(UntrainedError):  # noqa: N818 - it names a state of a network,
         self.detail = detail
 
 
-def unknown_name_error(what: str, name: object, available_names: Iterable[str]) -> UsageError:
+def make_unknown_name_error(what: str, name: object, available_names: Iterable[str]) -> UsageError:
     """Make the error for an unknown name. It suggests similar names or lists the available ones.
 
     Args:

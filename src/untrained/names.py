@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.pairs import find_options, split_pairs
 from untrained.quantities import show_value
 from untrained.user_code import (
@@ -146,7 +146,7 @@ def load_member(
         raise UsageError(f"{show_value(name)} is not a {what}; give its name, such as {example!r}")
     base, options = parse_call(name)
     if base.endswith(".py"):
-        raise incomplete_reference_error(base, f"the {what}")
+        raise make_incomplete_reference_error(base, f"the {what}")
     member: object
     if is_reference(base):
         member = load_object(base)
@@ -165,7 +165,7 @@ def load_object(reference: str) -> object:
     """
     location, _, attribute = reference.rpartition(":")
     if not location or not attribute:
-        raise incomplete_reference_error(reference, "the object")
+        raise make_incomplete_reference_error(reference, "the object")
     if is_path(location):
         module = _import_file(Path(location))
     else:
@@ -174,7 +174,7 @@ def load_object(reference: str) -> object:
         names: list[str] = list(_find_own_objects(module))
         if not names:
             names = [name for name in vars(module) if not name.startswith("_")]
-        raise unknown_name_error(f"object in {location}", attribute, names)
+        raise make_unknown_name_error(f"object in {location}", attribute, names)
     return getattr(module, attribute)
 
 
@@ -183,7 +183,7 @@ def load_public_objects(path: Path) -> dict[str, object]:
     return _find_own_objects(_import_file(path))
 
 
-def incomplete_reference_error(name: str, what: str) -> UsageError:
+def make_incomplete_reference_error(name: str, what: str) -> UsageError:
     """Make the error for a reference that names a file but no object in it."""
     example = f"{name.rstrip(':') or './my_net.py'}:NAME"
     return UsageError(f"{name!r} is incomplete; name {what} in it: {example}")
@@ -243,7 +243,7 @@ def _import_file(path: Path) -> ModuleType:
     try:
         return import_user_file(code)
     except (Exception, SystemExit) as error:
-        raise user_code_error(str(path), "while it was loaded", error) from error
+        raise make_user_code_error(str(path), "while it was loaded", error) from error
 
 
 def _import_module(name: str) -> ModuleType:
@@ -263,9 +263,9 @@ def _import_module(name: str) -> ModuleType:
             raise UsageError(
                 f"there is no module {name} to import; if you mean a file, type ./{path}.py:NAME"
             ) from error
-        raise user_code_error(name, "while it was imported", error) from error
+        raise make_user_code_error(name, "while it was imported", error) from error
     except (Exception, SystemExit) as error:
-        raise user_code_error(name, "while it was imported", error) from error
+        raise make_user_code_error(name, "while it was imported", error) from error
 
 
 # ---------------------------------------------------------------------------- code of the user
@@ -275,7 +275,7 @@ class UserCodeError(UsageError):
     """The user's own code raised an exception; the message has the user's part of the traceback."""
 
 
-def user_code_error(name: str, when: str, error: BaseException) -> UserCodeError:
+def make_user_code_error(name: str, when: str, error: BaseException) -> UserCodeError:
     """Make the error for an exception in the user's own code.
 
     Args:

@@ -36,7 +36,7 @@ def show_value(value: object) -> str:
     return f"{text[:_MAX_SHOWN_CHARACTERS]}..."
 
 
-def parse_count(value: object, name: str, least: int = 1, most: int = LARGEST_COUNT) -> int:
+def check_count(value: object, name: str, least: int = 1, most: int = LARGEST_COUNT) -> int:
     """Check that a value is a whole number from `least` to `most`.
 
     Args:
@@ -58,18 +58,18 @@ def parse_count(value: object, name: str, least: int = 1, most: int = LARGEST_CO
     )
 
 
-def parse_optional_count(
+def check_optional_count(
     value: object, name: str, least: int = 1, most: int = LARGEST_COUNT
 ) -> int | None:
-    """Like `parse_count`, but None is allowed and stays None."""
+    """Like `check_count`, but None is allowed and stays None."""
     if value is None:
         return None
-    return parse_count(value, name, least, most)
+    return check_count(value, name, least, most)
 
 
-def parse_seed(value: object, seeds: int = 1) -> int:
+def check_seed(value: object, seeds: int = 1) -> int:
     """Check the first of `seeds` consecutive seeds, all of which torch and SQLite must store."""
-    return parse_count(value, "seed", 0, LARGEST_SEED - seeds + 1)
+    return check_count(value, "seed", 0, LARGEST_SEED - seeds + 1)
 
 
 def parse_shape(value: object) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ Each kind of member has one registry, which the modules of its package fill when
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
-from untrained.errors import unknown_name_error
+from untrained.errors import make_unknown_name_error
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self._members:
-            raise unknown_name_error(self.what, name, self._members)
+            raise make_unknown_name_error(self.what, name, self._members)
         return self._members[name]
 
     def __contains__(self, name: object) -> bool:

@@ -8,7 +8,7 @@ import hashlib
 from typing import TYPE_CHECKING, TypeAlias
 
 from untrained.errors import UsageError
-from untrained.quantities import parse_seed, show_value
+from untrained.quantities import check_seed, show_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +56,7 @@ def as_generator(seed: Seed) -> "np.random.Generator":
         raise UsageError(
             f"{show_value(seed)} is not a seed; give a whole number or numpy.random.default_rng(0)"
         )
-    return np.random.default_rng(parse_seed(seed))
+    return np.random.default_rng(check_seed(seed))
 
 
 def make_torch_generator(*parts: object) -> "torch.Generator":

@@ -8,7 +8,7 @@ from untrained.formatting import format_count
 RAY_LOCAL = "local"  # `--ray local` starts a cluster on this machine
 
 # More workers would only wait for each other, and each needs memory for its own copy of torch.
-WORKERS_PER_CORE = 4
+MAX_WORKERS_PER_CORE = 4
 
 # Up to this many workers are allowed on every machine, so that a command that was written for a
 # larger machine also runs on a small one.
@@ -35,7 +35,7 @@ def check_workers(workers: int | None, ray: str | None = None) -> None:
             f"this machine has {format_count(cores, 'core')}: --workers {cores}"
         )
     is_on_this_machine = ray is None or ray == RAY_LOCAL
-    max_workers = max(ALWAYS_ALLOWED_WORKERS, WORKERS_PER_CORE * cores)
+    max_workers = max(ALWAYS_ALLOWED_WORKERS, MAX_WORKERS_PER_CORE * cores)
     if is_on_this_machine and workers > max_workers:
         raise UsageError(
             f"--workers {workers} is too many for this machine, which has "

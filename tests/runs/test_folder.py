@@ -21,7 +21,7 @@ from untrained.drawings.diagrams import CellGraph
 from untrained.engine import SeedBatches, Worker, WorkerCost, WorkerSetup, make_worker_setup
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
-from untrained.runs.folder import RunFolder, choose_default_folder, make_file_name
+from untrained.runs.folder import RunFolder, choose_default_folder, make_folder_name
 from untrained.runs.store import Store
 from untrained.runs.winner import read_ranking
 from untrained.workflows.report import summarise_run
@@ -209,11 +209,11 @@ def test_additional_proxies_change_the_scores_if_the_strategy_weighs_them():
 def test_a_long_folder_name_is_cut_and_stays_unique(tmp_path, letter):
     """File systems allow 255 bytes; shorter names stay unchanged."""
     assert (
-        make_file_name("mlp", "csv:./w.csv?label=click", "seed3")
+        make_folder_name("mlp", "csv:./w.csv?label=click", "seed3")
         == "mlp-csv_._w.csv_label_click-seed3"
     )
     long = [("mlp", f"csv:w.csv?drop={letter * 300}{end}", "seed3") for end in "xy"]
-    names = {make_file_name(*words) for words in (*long, *long, ("mlp", long[0][1] + "-seed3"))}
+    names = {make_folder_name(*words) for words in (*long, *long, ("mlp", long[0][1] + "-seed3"))}
     assert len(names) == 3
     for name in names:
         assert len(f"{name}-2".encode()) <= 255

@@ -20,7 +20,7 @@ from untrained.benchmarks.statistics import (
     size_controlled,
     spearman,
 )
-from untrained.errors import unknown_name_error
+from untrained.errors import make_unknown_name_error
 from untrained.seeds import make_generator
 from untrained.types import Arch, Failure, Record
 
@@ -129,7 +129,7 @@ def parse_failure_rule(text: str) -> FailureRule:
     for rule in FAILURE_RULES:
         if rule == text:
             return rule
-    raise unknown_name_error("rule for failures", text, FAILURE_RULES)
+    raise make_unknown_name_error("rule for failures", text, FAILURE_RULES)
 
 
 def rank_failures_last(by_seed: Sequence[ScoreColumn], higher_is_better: bool) -> list[ScoreColumn]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from untrained.benchmarks import parquet
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.formatting import format_count
 from untrained.types import Arch
 
@@ -242,7 +242,7 @@ class BenchmarkTable:
         if name is not None:
             by_name = {metric.name: metric for metric in self.metrics}
             if name not in by_name:
-                raise unknown_name_error(f"metric of {self.name}", name, by_name)
+                raise make_unknown_name_error(f"metric of {self.name}", name, by_name)
             return by_name[name]
         if split is None:
             raise UsageError(
@@ -276,7 +276,7 @@ class BenchmarkTable:
         scores_of_proxy = _filter_columns(self.scores, {"proxy": proxy})
         if not scores_of_proxy:
             names = {score.proxy for score in self.scores}
-            raise unknown_name_error(f"score in {self.name}", proxy, names)
+            raise make_unknown_name_error(f"score in {self.name}", proxy, names)
         matching = _filter_columns(self.scores, conditions)
         return self._require_one(matching, scores_of_proxy, conditions)
 
@@ -328,7 +328,7 @@ class BenchmarkTable:
     def _find_column_name(self, column: Column | str) -> str:
         name = column if isinstance(column, str) else column.name
         if name not in self.counts:
-            raise unknown_name_error(f"column of {self.name}", name, self.counts)
+            raise make_unknown_name_error(f"column of {self.name}", name, self.counts)
         return name
 
     def _require_one(

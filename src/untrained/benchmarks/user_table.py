@@ -26,7 +26,7 @@ from untrained.benchmarks.table_builder import (
     make_arch_reader,
 )
 from untrained.data.tables.reader import MISSING, BadRows, open_csv, open_parquet
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.formatting import format_count
 from untrained.quantities import parse_path, show_value
 from untrained.readers.limits import (
@@ -230,7 +230,7 @@ def _choose_metric(rows: TableRows, metric_columns: Sequence[str], metric: str |
     """Return the column to compare with."""
     if metric is not None:
         if metric not in rows.columns or metric == ARCH_COLUMN:
-            raise unknown_name_error(f"metric of {rows.name}", metric, metric_columns)
+            raise make_unknown_name_error(f"metric of {rows.name}", metric, metric_columns)
         return metric
     if DEFAULT_METRIC in rows.columns:
         return DEFAULT_METRIC

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from untrained.cli.options import WHAT, JsonOption
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 
 
 # Not called `list`, which would hide the built-in type.
@@ -52,7 +52,7 @@ def list_entries(
         return
 
     if kind not in CATALOGUE:
-        raise unknown_name_error("kind of entry", kind, CATALOGUE)
+        raise make_unknown_name_error("kind of entry", kind, CATALOGUE)
     rows = CATALOGUE[kind]()
     remark = ""
     if measure:

@@ -27,7 +27,7 @@ from untrained.data.arrays import make_array_source
 from untrained.data.parts import TRAIN
 from untrained.data.source import DataSource, draw_random_labels, make_tensor_source
 from untrained.errors import UsageError
-from untrained.names import user_code_error
+from untrained.names import make_user_code_error
 from untrained.quantities import show_value
 from untrained.types import Batch, Task
 
@@ -271,7 +271,7 @@ class _DatasetSamples:
             try:
                 self._cached_samples[index] = self._dataset[index]
             except Exception as error:
-                raise user_code_error(self._name, f"for sample {index}", error) from error
+                raise make_user_code_error(self._name, f"for sample {index}", error) from error
         entries = [self._cached_samples[index] for index in indices]
         try:
             batch = default_collate(entries)
@@ -333,7 +333,7 @@ class _LoaderSamples:
         except StopIteration:
             return False
         except Exception as error:
-            raise user_code_error("the DataLoader", "for a batch", error) from error
+            raise make_user_code_error("the DataLoader", "for a batch", error) from error
         inputs, targets = _read_batch(batch, "the DataLoader")
         self._inputs.append(inputs)
         if targets is not None:

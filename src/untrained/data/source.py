@@ -14,7 +14,7 @@ from torch import Tensor
 
 from untrained.data.parts import Parts
 from untrained.errors import UsageError
-from untrained.quantities import parse_count
+from untrained.quantities import check_count
 from untrained.seeds import make_torch_generator
 from untrained.types import BINARY, REGRESSION, Batch, Task
 
@@ -143,7 +143,7 @@ def set_input_size(task: Task, side: int | None) -> Task:
     """
     if side is None:
         return task
-    side = parse_count(side, "input_size", 1, LARGEST_SIDE)
+    side = check_count(side, "input_size", 1, LARGEST_SIDE)
     if len(task.input_shape) != 3:
         raise UsageError(
             f"--input-size {side} is for images, and these networks take {task.input_shape}; "

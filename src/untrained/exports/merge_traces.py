@@ -26,7 +26,7 @@ from untrained.exports.expressions import (
 from untrained.exports.network_structure import NetworkStructure
 from untrained.exports.tracing import Trace, Tracer
 from untrained.exports.value_expressions import SourceError
-from untrained.names import user_code_error
+from untrained.names import make_user_code_error
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _trace_pass(
     except UntrainedError:
         raise
     except (Exception, SystemExit) as error:
-        raise user_code_error(type(network).__name__, "when it was run", error) from error
+        raise make_user_code_error(type(network).__name__, "when it was run", error) from error
     return TracedPass(batch_size, training, tracer)
 
 

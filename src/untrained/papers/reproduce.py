@@ -17,7 +17,7 @@ from untrained.papers.recorded_scores import RecordedScores
 from untrained.papers.samples import MIN_SAMPLES
 from untrained.papers.stopwatch import Stopwatch
 from untrained.progress import ProgressCallback
-from untrained.quantities import parse_count, parse_optional_count, parse_path
+from untrained.quantities import check_count, check_optional_count, parse_path
 from untrained.reports.reproduction_result import RESULT_FILE, ReproductionResult
 from untrained.runs.folder import read_versions
 
@@ -80,11 +80,11 @@ def reproduce(
         True
     """
     definition = EXPERIMENTS[experiment]
-    sample_count = parse_count(
+    sample_count = check_count(
         definition.samples if samples is None else samples, "samples", MIN_SAMPLES
     )
-    seed_count = parse_count(definition.seeds if seeds is None else seeds, "seeds")
-    batch = parse_optional_count(batch, "batch")
+    seed_count = check_count(definition.seeds if seeds is None else seeds, "seeds")
+    batch = check_optional_count(batch, "batch")
     device = parse_device_name(device)
     if run is not None:
         run = parse_path(run, "run")

@@ -21,7 +21,7 @@ from untrained.config import ComputeConfig, SearchConfig
 from untrained.errors import Interrupted, UsageError
 from untrained.papers.experiment import ExperimentConfig
 from untrained.progress import Progress, ProgressCallback
-from untrained.runs.folder import RunFolder, make_file_name
+from untrained.runs.folder import RunFolder, make_folder_name
 from untrained.runs.trace import TraceStep, read_trace
 from untrained.runs.winner import read_ranking, read_winner
 from untrained.types import Arch
@@ -60,7 +60,7 @@ class SearchPlan:
         for part in (self.max_params, self.max_flops, config.compute.device):
             if part:
                 name_parts.append(part)
-        return config.folder / "searches" / make_file_name(*name_parts)
+        return config.folder / "searches" / make_folder_name(*name_parts)
 
     def to_search_config(self, config: ExperimentConfig) -> SearchConfig:
         """Return the config of the search, which runs on one worker."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin
 import torch
 from torch import Tensor
 
-from untrained.errors import Unscorable, UsageError, unknown_name_error
+from untrained.errors import Unscorable, UsageError, make_unknown_name_error
 from untrained.names import parse_call
 from untrained.options import Between, check_option, read_option_hints
 from untrained.probe import Probe
@@ -162,7 +162,7 @@ class Proxy:
     def _check_option(self, option: str, value: object) -> None:
         choices = self.choices
         if option not in choices:
-            raise unknown_name_error(f"option of {self.name}", option, [*choices, "samples"])
+            raise make_unknown_name_error(f"option of {self.name}", option, [*choices, "samples"])
         allowed = choices[option]
         if allowed and value not in allowed:
             listing = ", ".join(map(str, allowed))

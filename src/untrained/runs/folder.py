@@ -503,10 +503,10 @@ def choose_default_folder(config: SearchConfig, weighs_objectives: bool = False)
     if config.latency_table is not None:
         words.append(f"latency_table-{config.latency_table}")
     words = [word for word in words if word not in _DEFAULT_WORDS]
-    return Path("runs", make_file_name(*words))
+    return Path("runs", make_folder_name(*words))
 
 
-def make_file_name(*words: str) -> str:
+def make_folder_name(*words: str) -> str:
     """Join words to the name of a folder. A name that is too long is cut, and ends in a hash."""
     parts = []
     for word in words:

@@ -14,7 +14,7 @@ from math import prod
 from torch import nn
 
 from untrained.drawings.diagrams import Stage, StageList
-from untrained.errors import unknown_name_error
+from untrained.errors import make_unknown_name_error
 from untrained.spaces.core.space import Choose, NetworkBuilder, register_space, space
 from untrained.types import Arch, Task
 
@@ -65,7 +65,7 @@ def mlp(
     hidden_widths = [choose(f"width{layer}", widths) for layer in range(1, depth + 1)]
     activation = choose("activation", activations)
     if activation not in ACTIVATIONS:
-        raise unknown_name_error("activation", activation, ACTIVATIONS)
+        raise make_unknown_name_error("activation", activation, ACTIVATIONS)
     layer_widths = [prod(task.input_shape), *hidden_widths, task.num_classes]
     return partial(_build_network, layer_widths, ACTIVATIONS[activation], relu_logits)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from untrained.errors import unknown_name_error
+from untrained.errors import make_unknown_name_error
 from untrained.registry import Registry
 from untrained.types import Arch, Record
 
@@ -171,12 +171,12 @@ def make_plan(
         UsageError: There is no such preset or no such field.
     """
     if preset not in presets:
-        raise unknown_name_error(f"preset of {strategy}", preset, filter(None, presets))
+        raise make_unknown_name_error(f"preset of {strategy}", preset, filter(None, presets))
     plan = presets[preset]
     field_names = [field.name for field in fields(plan)]
     for option in options:
         if option not in field_names:
-            raise unknown_name_error(f"option of {strategy}", option, field_names)
+            raise make_unknown_name_error(f"option of {strategy}", option, field_names)
     return replace(plan, **options)
 
 

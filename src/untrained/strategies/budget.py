@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from untrained.config import DEFAULT_BUDGET
-from untrained.quantities import parse_count, parse_optional_count
+from untrained.quantities import check_count, check_optional_count
 from untrained.strategies.base import Fitness
 from untrained.types import Record
 
@@ -31,9 +31,9 @@ class Budget:
     top: int = 10
 
     def __post_init__(self) -> None:
-        parse_optional_count(self.count, "budget")
-        parse_optional_count(self.stable, "stable")
-        parse_count(self.top, "top")
+        check_optional_count(self.count, "budget")
+        check_optional_count(self.stable, "stable")
+        check_count(self.top, "top")
 
     @property
     def total(self) -> int | None:

@@ -34,7 +34,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.proxies.hnas import Variant, bound, choose_mu_and_nu
 from untrained.strategies.base import (
     Fitness,
@@ -87,9 +87,9 @@ class HNASPlan:
         if self.min_log_mu > self.max_log_mu:
             raise UsageError("min_log_mu of hnas must not be larger than max_log_mu")
         if self.acquisition not in ACQUISITIONS:
-            raise unknown_name_error("acquisition", self.acquisition, ACQUISITIONS)
+            raise make_unknown_name_error("acquisition", self.acquisition, ACQUISITIONS)
         if self.variant not in VARIANTS:
-            raise unknown_name_error("variant of hnas", self.variant, VARIANTS)
+            raise make_unknown_name_error("variant of hnas", self.variant, VARIANTS)
 
     @property
     def initial_steps(self) -> int:

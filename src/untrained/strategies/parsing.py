@@ -7,7 +7,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.names import parse_call
 from untrained.options import matches_hint
 from untrained.proxies import load_proxy
@@ -54,7 +54,7 @@ class StrategySpec:
         valid_options = list_options(strategy_class)
         for option, value in options.items():
             if option not in valid_options:
-                raise unknown_name_error(f"option of {name}", option, valid_options)
+                raise make_unknown_name_error(f"option of {name}", option, valid_options)
             if not matches_hint(value, valid_options[option].hint):
                 raise UsageError(
                     f"{name}({option}={value}): wrong kind of value; "

@@ -35,7 +35,7 @@ import torch
 from untrained.benchmarks.statistics import orient_score
 from untrained.data import DataSource
 from untrained.data.source import fingerprint_batch
-from untrained.errors import Unscorable, UsageError, unknown_name_error
+from untrained.errors import Unscorable, UsageError, make_unknown_name_error
 from untrained.probe import Probe
 from untrained.probe.guard import fastest_kernels
 from untrained.proxies import Proxy, load_proxy
@@ -128,7 +128,7 @@ class ZeroCostPT(Strategy):
         preset: Literal["", "dextr"] = "",
     ) -> None:
         if preset not in PRESETS:
-            raise unknown_name_error("preset of zerocost_pt", preset, filter(None, PRESETS))
+            raise make_unknown_name_error("preset of zerocost_pt", preset, filter(None, PRESETS))
         if proposals < 1:
             raise UsageError("proposals of zerocost_pt must be at least 1")
         default_operations, default_edges = PRESETS[preset]

@@ -11,7 +11,7 @@ from inspect import getdoc
 from math import cos, inf, isfinite, pi
 from typing import Any
 
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.names import parse_call
 from untrained.registry import Registry
 from untrained.types import BINARY, Task
@@ -103,11 +103,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.optimiser not in OPTIMISERS:
-            raise unknown_name_error("optimiser", self.optimiser, OPTIMISERS)
+            raise make_unknown_name_error("optimiser", self.optimiser, OPTIMISERS)
         if self.schedule not in SCHEDULES:
-            raise unknown_name_error("schedule", self.schedule, SCHEDULES)
+            raise make_unknown_name_error("schedule", self.schedule, SCHEDULES)
         if self.augment not in AUGMENTATIONS:
-            raise unknown_name_error("augmentation", self.augment, AUGMENTATIONS[1:])
+            raise make_unknown_name_error("augmentation", self.augment, AUGMENTATIONS[1:])
         if self.epochs < 1 or self.batch < 1 or not 0 < self.rate < inf:
             raise UsageError(
                 "a recipe needs at least 1 epoch, a batch of at least 1 and a rate above 0"
@@ -182,7 +182,7 @@ class Recipe:
         changes = {}
         for name, value in options.items():
             if name not in defaults:
-                raise unknown_name_error(f"option of the recipe {self.name}", name, defaults)
+                raise make_unknown_name_error(f"option of the recipe {self.name}", name, defaults)
             value_type = type(defaults[name])
             if not _has_type(value, value_type):
                 expected = f"expected {_TYPE_NAMES[value_type]}, such as {defaults[name]!r}"

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import torch
 from torch import nn
 
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.training.network import ADAGRAD_EPSILON
 
 # Fraction of the steps in which the learning rate of a cosine schedule rises.
@@ -99,12 +99,12 @@ def make_warm_up_plan(options: dict[str, Any], default_preset: str) -> WarmUpPla
     changes = dict(options)
     preset = str(changes.pop("preset", default_preset))
     if preset not in PRESETS:
-        raise unknown_name_error("preset of a warm-up", preset, PRESETS)
+        raise make_unknown_name_error("preset of a warm-up", preset, PRESETS)
     plan = PRESETS[preset]
     field_types = get_type_hints(WarmUpPlan)
     for name, value in changes.items():
         if name not in field_types:
-            raise unknown_name_error("option of a warm-up", name, [*field_types, "preset"])
+            raise make_unknown_name_error("option of a warm-up", name, [*field_types, "preset"])
         field_type = field_types[name]
         if get_origin(field_type) is Literal:
             allowed = get_args(field_type)

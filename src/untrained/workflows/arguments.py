@@ -9,7 +9,7 @@ from torch import nn
 
 from untrained.data import SOURCES
 from untrained.data.samples import is_samples
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.proxies import PROXIES
 from untrained.spaces import SPACES
 from untrained.strategies import STRATEGIES
@@ -50,7 +50,7 @@ def check_option_names(
             raise UsageError(
                 f"{function.__name__} has no argument {name}; write {_PYTHON_FORMS[name]}"
             )
-        raise unknown_name_error(f"option of {function.__name__}", name, valid_names)
+        raise make_unknown_name_error(f"option of {function.__name__}", name, valid_names)
 
 
 def check_space_argument(space: object) -> None:

@@ -39,8 +39,8 @@ from untrained.names import split_names
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy, load_proxy, parse_proxy_names
 from untrained.proxies.consensus import MEMBERS
-from untrained.quantities import parse_count, parse_path, parse_seed, show_value
-from untrained.runs.folder import STORE, make_file_name, read_versions
+from untrained.quantities import check_count, check_seed, parse_path, show_value
+from untrained.runs.folder import STORE, make_folder_name, read_versions
 from untrained.spaces import Space, get_name_or_space, get_space_name, load_space
 from untrained.training.warm_up import WarmUp
 from untrained.types import Arch, Record
@@ -139,9 +139,9 @@ def bench(
     load_space(space)
     named_space = get_name_or_space(space)
     space_name = get_space_name(named_space)
-    samples = parse_count(samples, "samples", 3)
-    seeds = parse_count(seeds, "seeds")
-    seed = parse_seed(seed, seeds)
+    samples = check_count(samples, "samples", 3)
+    seeds = check_count(seeds, "seeds")
+    seed = check_seed(seed, seeds)
     device = parse_device_name(device)
     if run is not None:
         run = parse_path(run, "run")
@@ -446,7 +446,7 @@ def _make_default_folder(
         words.append(device)
     if warm_up:
         words.append(f"warm-{warm_up}")
-    return Path("runs", make_file_name(*words))
+    return Path("runs", make_folder_name(*words))
 
 
 def _prepare_weights(

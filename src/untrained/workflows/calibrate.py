@@ -27,8 +27,8 @@ from untrained.formatting import format_count, format_now
 from untrained.names import is_reference, require_trusted_code
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy, load_proxy
-from untrained.quantities import MAX_SAMPLES, parse_count, parse_path, parse_seed
-from untrained.runs.folder import STORE, make_file_name, read_versions
+from untrained.quantities import MAX_SAMPLES, check_count, check_seed, parse_path
+from untrained.runs.folder import STORE, make_folder_name, read_versions
 from untrained.seeds import make_generator
 from untrained.spaces import Space, get_name_or_space, get_space_name, load_space
 from untrained.strategies.driver import DriverResult
@@ -115,10 +115,10 @@ def calibrate(
         >>> sorted(row["proxy"] for row in result.rows())
         ['flops', 'naswot', 'params', 'random']
     """
-    trainings = parse_count(trainings, "trainings", 4)
-    epochs = parse_count(epochs, "epochs")
-    samples = parse_count(samples, "samples", 10, MAX_SAMPLES)
-    seed = parse_seed(seed)
+    trainings = check_count(trainings, "trainings", 4)
+    epochs = check_count(epochs, "epochs")
+    samples = check_count(samples, "samples", 10, MAX_SAMPLES)
+    seed = check_seed(seed)
     device = parse_device_name(device)
     if run is not None:
         run = parse_path(run, "run")
@@ -276,7 +276,7 @@ class _ArchScorer:
 
 def choose_default_folder(space: str, data: str) -> Path:
     """Return the path of the default folder of a calibration."""
-    return Path("runs", make_file_name("calibrate", space, data))
+    return Path("runs", make_folder_name("calibrate", space, data))
 
 
 def is_auto(proxy: object) -> bool:

@@ -32,7 +32,7 @@ from untrained.onnx_files import (
     write_onnx,
 )
 from untrained.probe import Probe
-from untrained.quantities import MAX_CLASSES, parse_count, parse_path, parse_shape
+from untrained.quantities import MAX_CLASSES, check_count, parse_path, parse_shape
 from untrained.spaces import Space
 from untrained.strategies.latency import LatencyTimer
 from untrained.training.checkpoint import WEIGHTS_FILE
@@ -109,7 +109,7 @@ def export(
     if isinstance(data, Path):
         data = name_data_path(data)
     if num_classes is not None:
-        num_classes = parse_count(num_classes, "num_classes", 1, MAX_CLASSES)
+        num_classes = check_count(num_classes, "num_classes", 1, MAX_CLASSES)
     if input_shape is not None:
         input_shape = parse_shape(input_shape)
     if weights is not None:

@@ -21,7 +21,7 @@ from untrained.exports import measure_template
 from untrained.onnx_files import import_extra, write_traced_onnx
 from untrained.probe.guard import random_state
 from untrained.progress import Progress, ProgressCallback
-from untrained.quantities import parse_count, parse_path
+from untrained.quantities import check_count, parse_path
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import choose_trusted_space, read_ranking, read_winner
 from untrained.seeds import derive_seed, make_generator
@@ -81,7 +81,7 @@ def write_sample_bundle(
         UsageError: An argument is wrong, or the folder is not empty.
     """
     folder = _check_folder(out)
-    parse_count(count, "count", 1, MAX_COUNT)
+    check_count(count, "count", 1, MAX_COUNT)
     loaded_space = load_space(space)
     task = set_input_size(loaded_space.task, input_size)
     if data is not None:
@@ -118,7 +118,7 @@ def write_run_bundle(
         UsageError: The run has no ranking, its space is not trusted, or the folder is not empty.
     """
     folder = _check_folder(out)
-    parse_count(count, "count", 1, MAX_COUNT)
+    check_count(count, "count", 1, MAX_COUNT)
     run_path = parse_path(run, "run")
     winner = read_winner(run_path)
     command = f"untrained latency bundle --run {run_path}"

@@ -26,14 +26,14 @@ from untrained.data.samples import (
     open_samples,
     open_training_samples,
 )
-from untrained.errors import Unscorable, UsageError, is_out_of_memory, unknown_name_error
+from untrained.errors import Unscorable, UsageError, is_out_of_memory, make_unknown_name_error
 from untrained.formatting import format_count
 from untrained.names import (
     fingerprint_user_code,
     is_reference,
     load_object,
     make_path_error,
-    user_code_error,
+    make_user_code_error,
 )
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
@@ -148,7 +148,7 @@ def _parse_arch(text: str, space: str | Space) -> Arch:
         # misleading.
         path_error = make_path_error(text)
         if path_error is None and get_close_matches(text, KNOWN_NAMES, cutoff=0.7):
-            raise unknown_name_error("network", text, KNOWN_NAMES) from None
+            raise make_unknown_name_error("network", text, KNOWN_NAMES) from None
         if path_error is not None:
             raise path_error from None
         raise
@@ -260,7 +260,7 @@ def make_ctr_design_arch(name: str) -> Arch:
         UsageError: There is no such network. A run folder of someone else may name anything.
     """
     if name not in CTR_DESIGNS:
-        raise unknown_name_error("network for tables", name, CTR_DESIGNS)
+        raise make_unknown_name_error("network for tables", name, CTR_DESIGNS)
     return Arch("reference", (("network", name),), name)
 
 
@@ -303,7 +303,7 @@ def _call_factory(name: str) -> nn.Module:
     try:
         model = factory()
     except (Exception, SystemExit) as error:
-        raise user_code_error(name, "when it was called", error) from error
+        raise make_user_code_error(name, "when it was called", error) from error
     if not isinstance(model, nn.Module):
         raise UsageError(f"{name}() returned a {type(model).__name__}; it must return an nn.Module")
     return unwrap_module(model)

@@ -20,7 +20,7 @@ from untrained.engine.evaluator import make_inline_evaluator
 from untrained.engine.worker_setup import WeightSource
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
-from untrained.quantities import MAX_CLASSES, parse_count, parse_shape, show_value
+from untrained.quantities import MAX_CLASSES, check_count, parse_shape, show_value
 from untrained.runs.aggregates import compute_aggregates, expand_aggregates
 from untrained.runs.store import Store
 from untrained.spaces import Space
@@ -170,10 +170,10 @@ def _score_each_network(
     if isinstance(data, nn.Module):
         raise UsageError("the network comes first and the data second: score(model, inputs)")
     loaded_proxies = load_proxies(proxies)
-    seeds = parse_count(seeds, "seeds")
+    seeds = check_count(seeds, "seeds")
     device = check_device(device)
     if num_classes is not None:
-        num_classes = parse_count(num_classes, "num_classes", 1, MAX_CLASSES)
+        num_classes = check_count(num_classes, "num_classes", 1, MAX_CLASSES)
     if input_shape is not None:
         input_shape = parse_shape(input_shape)
     specs = []

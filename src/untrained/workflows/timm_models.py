@@ -7,7 +7,7 @@ from types import ModuleType
 
 from torch import nn
 
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.probe.guard import random_state
 
 PREFIX = "timm:"
@@ -28,7 +28,7 @@ def list_timm_models(pattern: str) -> list[str]:
     timm_pattern = pattern.removeprefix(PREFIX)
     matching_names = [f"{PREFIX}{name}" for name in names if fnmatchcase(name, timm_pattern)]
     if not matching_names:
-        raise unknown_name_error("timm model", timm_pattern, names)
+        raise make_unknown_name_error("timm model", timm_pattern, names)
     return matching_names
 
 
@@ -46,7 +46,7 @@ def build_timm_model(name: str, num_classes: int) -> nn.Module:
     timm_name = name.removeprefix(PREFIX)
     names = timm.list_models()
     if timm_name not in names:
-        raise unknown_name_error("timm model", timm_name, names)
+        raise make_unknown_name_error("timm model", timm_name, names)
     options = {"num_classes": num_classes} if num_classes else {}
     network: nn.Module = timm.create_model(timm_name, pretrained=False, **options)
     return network

@@ -44,11 +44,11 @@ from untrained.names import is_reference
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
 from untrained.quantities import (
-    parse_count,
+    check_count,
+    check_optional_count,
+    check_seed,
     parse_duration,
-    parse_optional_count,
     parse_path,
-    parse_seed,
     parse_shape,
 )
 from untrained.runs.folder import RunFolder
@@ -205,11 +205,11 @@ def train(
     """
     if is_samples(recipe):
         raise UsageError("give inputs and labels as one argument: train(model, (inputs, labels))")
-    checkpoint_every = parse_count(checkpoint_every, "checkpoint_every")
-    epochs = parse_optional_count(epochs, "epochs")
-    patience = parse_optional_count(patience, "patience")
+    checkpoint_every = check_count(checkpoint_every, "checkpoint_every")
+    epochs = check_optional_count(epochs, "epochs")
+    patience = check_optional_count(patience, "patience")
     if seed is not None:
-        seed = parse_seed(seed)
+        seed = check_seed(seed)
     if input_shape is not None:
         input_shape = parse_shape(input_shape)
     if run is not None:

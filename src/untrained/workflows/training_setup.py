@@ -24,7 +24,7 @@ from untrained.errors import UsageError
 from untrained.identity import fingerprint_module
 from untrained.names import UserCodeError, fingerprint_user_code, is_reference, parse_call
 from untrained.probe.guard import random_state
-from untrained.runs.folder import make_file_name
+from untrained.runs.folder import make_folder_name
 from untrained.runs.winner import choose_trusted_space, read_winner
 from untrained.seeds import derive_seed
 from untrained.spaces import Space, fingerprint_space, load_space
@@ -117,7 +117,7 @@ class TrainingSetup:
         network_name = self.arch
         if self.space:
             network_name, _ = parse_call(self.space)
-        return Path("runs", make_file_name("train", network_name, digest, self.data, recipe))
+        return Path("runs", make_folder_name("train", network_name, digest, self.data, recipe))
 
 
 def prepare_training(

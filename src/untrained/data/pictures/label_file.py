@@ -30,7 +30,7 @@ from untrained.data.pictures.listing import (
 from untrained.data.tables.options import TableOptions
 from untrained.data.tables.target import Target, infer_target, normalise_class
 from untrained.data.tables.values import is_float_text, read_label
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION
 
 _PATH_COLUMNS = ("path", "file", "filename", "image")
@@ -59,7 +59,7 @@ class LabelFileOptions:
 
     def __post_init__(self) -> None:
         if self.task and self.task not in _TASKS:
-            raise unknown_name_error("task for pictures", self.task, _TASKS)
+            raise make_unknown_name_error("task for pictures", self.task, _TASKS)
 
 
 def parse_label_file(argument: str) -> tuple[Path, LabelFileOptions]:
@@ -80,7 +80,7 @@ def parse_label_file(argument: str) -> tuple[Path, LabelFileOptions]:
     for word in query.split("&"):
         name, _, text = word.partition("=")
         if name not in option_names:
-            raise unknown_name_error("option of a label file", name, option_names)
+            raise make_unknown_name_error("option of a label file", name, option_names)
         if not text:
             raise UsageError(
                 f"{name} has no value; write {name}=..., such as images:photos.csv?label=age"
@@ -204,7 +204,7 @@ def _find_label_column(path: Path, header: Sequence[str], label: str) -> int | N
     """
     if label:
         if label not in header:
-            raise unknown_name_error(f"column of {path}", label, header)
+            raise make_unknown_name_error(f"column of {path}", label, header)
         candidates = [index for index, name in enumerate(header) if name == label]
     else:
         candidates = []

@@ -8,7 +8,7 @@ from math import isnan, nan
 from typing import Any
 from urllib.parse import unquote
 
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.types import BINARY, TASK_KINDS
 
 LOG_CHOICES = ("counts", "all", "none")
@@ -52,11 +52,11 @@ class TableOptions:
 
     def __post_init__(self) -> None:
         if self.log not in LOG_CHOICES:
-            raise unknown_name_error("value of log", self.log, LOG_CHOICES)
+            raise make_unknown_name_error("value of log", self.log, LOG_CHOICES)
         if self.decimal not in (*DECIMAL_SIGNS, *DECIMAL_SIGNS.values()):
-            raise unknown_name_error("decimal sign", self.decimal, DECIMAL_SIGNS.values())
+            raise make_unknown_name_error("decimal sign", self.decimal, DECIMAL_SIGNS.values())
         if self.task and self.task not in TASK_KINDS:
-            raise unknown_name_error("task", self.task, TASK_KINDS)
+            raise make_unknown_name_error("task", self.task, TASK_KINDS)
         if self.above is not None and self.task not in ("", BINARY.name):
             raise UsageError(
                 f"above={self.above:g} makes a binary label of a number, and task={self.task}; "
@@ -107,7 +107,7 @@ def parse_table_options(query: str, defaults: TableOptions) -> TableOptions:
             continue
         name, _, text = word.partition("=")
         if name not in option_names:
-            raise unknown_name_error("option of a table", name, option_names)
+            raise make_unknown_name_error("option of a table", name, option_names)
         if not text:
             raise UsageError(
                 f"{name} has no value; write {name}=..., "

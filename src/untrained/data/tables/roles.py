@@ -19,7 +19,7 @@ from untrained.data.tables.values import (
     read_times,
     replace_decimal_comma,
 )
-from untrained.errors import MAX_NAMES_SHOWN, UsageError, unknown_name_error
+from untrained.errors import MAX_NAMES_SHOWN, UsageError, make_unknown_name_error
 
 LABEL_NAMES = ("label", "click", "clicked", "target")
 HEAD_ROWS = 10_000  # rows from which roles are inferred
@@ -121,7 +121,7 @@ def _check_named_columns(columns: Sequence[str], options: TableOptions) -> None:
         )
     for name in named_columns:
         if name not in columns:
-            raise unknown_name_error("column", name, columns)
+            raise make_unknown_name_error("column", name, columns)
     repeated_names = {name for name in named_columns if named_columns.count(name) > 1}
     if repeated_names:
         names = ", ".join(sorted(repeated_names))

@@ -4,7 +4,7 @@ Legend as in `network.py`: N tokens, E width of the tokens, h heads, f inner wid
 """
 
 from untrained.drawings.diagrams import TransformerLayers
-from untrained.errors import unknown_name_error
+from untrained.errors import make_unknown_name_error
 from untrained.spaces.autoformer.network import (
     HEAD_WIDTH,
     MAX_DISTANCE,
@@ -65,7 +65,7 @@ def count_flops(
             by the number of tokens, and omits most of the relative positions.
     """
     if variant not in _VARIANTS:
-        raise unknown_name_error("variant of AutoFormer", variant, _VARIANTS)
+        raise make_unknown_name_error("variant of AutoFormer", variant, _VARIANTS)
     options = dict(space.options)
     layers = read_transformer_layers(arch)
     task = task or space.task

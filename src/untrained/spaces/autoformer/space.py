@@ -24,7 +24,7 @@ from math import isfinite
 from typing import Any
 
 from untrained.drawings.diagrams import TransformerLayers
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.options import Count, Probability
 from untrained.spaces.autoformer.counts import count_arch
 from untrained.spaces.autoformer.network import TransformerConfig, VisionTransformer
@@ -143,7 +143,7 @@ def _register_autoformer_space(name: str, about: str, family: AutoformerFamily) 
         drop_path: Probability = 0.0,
     ) -> NetworkBuilder:
         if attention_scale not in _ATTENTION_SCALES:
-            raise unknown_name_error("attention_scale", attention_scale, _ATTENTION_SCALES)
+            raise make_unknown_name_error("attention_scale", attention_scale, _ATTENTION_SCALES)
         config = TransformerConfig(
             patch=patch,
             relative_position=relative_position,

@@ -23,8 +23,8 @@ from torch import nn
 
 from untrained.drawings.diagrams import Diagram, list_layers
 from untrained.drawings.network_graph import trace_layer_graph
-from untrained.errors import UntrainedError, UsageError, unknown_name_error
-from untrained.names import user_code_error
+from untrained.errors import UntrainedError, UsageError, make_unknown_name_error
+from untrained.names import make_user_code_error
 from untrained.options import check_option, read_option_hints
 from untrained.quantities import show_value
 from untrained.registry import Registry
@@ -170,7 +170,7 @@ class Space:
         hints = read_option_hints(self.network)
         for option, value in options.items():
             if option not in self.option_names:
-                raise unknown_name_error(f"option of {self.name}", option, self.option_names)
+                raise make_unknown_name_error(f"option of {self.name}", option, self.option_names)
             default = parameters[option].default
             check_option(base_name, option, value, hints.get(option, Any), default)
         merged = {**dict(self.options), **options}
@@ -252,7 +252,7 @@ class Space:
             raise
         except (Exception, SystemExit) as error:
             subject = f"the space {self.name}"
-            raise user_code_error(subject, "when asked for its choices", error) from error
+            raise make_user_code_error(subject, "when asked for its choices", error) from error
         if isinstance(result, nn.Module):
             return decisions, result
         return decisions, None
@@ -587,7 +587,9 @@ class Space:
             texts = self.hooks.known_designs(task or self.task)
         except (Exception, SystemExit) as error:
             subject = f"the space {self.name}"
-            raise user_code_error(subject, "when asked for its known designs", error) from error
+            raise make_user_code_error(
+                subject, "when asked for its known designs", error
+            ) from error
         return {name: self.parse(text) for name, text in texts.items()}
 
     def draw(self, arch: Arch, task: Task | None = None) -> Diagram:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.spaces.block_templates import copy_from_template
 from untrained.spaces.core.layers import FactorizedReduce, ReLUConvBN, drop_path
 from untrained.spaces.darts.genotype import Genotype, Wiring
@@ -59,7 +59,7 @@ class DartsConfig:
 
     def __post_init__(self) -> None:
         if self.stem not in STEMS:
-            raise unknown_name_error("stem", self.stem, STEMS)
+            raise make_unknown_name_error("stem", self.stem, STEMS)
         if self.channels < 2 or self.cells < 1 or not 0 <= self.drop_path < 1:
             raise UsageError(
                 "a DARTS network needs at least 2 channels and 1 cell; "

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.spaces.block_templates import copy_from_template
 from untrained.spaces.core.layers import FactorizedReduce, Zero
 
@@ -163,7 +163,7 @@ def list_candidates(operation_set: str, kind: str, node: int, source: int) -> tu
         source: Source of the edge.
     """
     if operation_set not in OPERATION_SETS:
-        raise unknown_name_error("set of operations", operation_set, OPERATION_SETS)
+        raise make_unknown_name_error("set of operations", operation_set, OPERATION_SETS)
     if operation_set != "s1":
         return _UNIFORM_SETS[operation_set]
     if node > 5:

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import combinations
 
 from untrained.drawings.diagrams import CellGraph
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.options import Count
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.space import (
@@ -186,7 +186,7 @@ def _choose_network(
 
 def _require_known_members(members: str) -> None:
     if members not in _MEMBERS:
-        raise unknown_name_error("value of the option members", members, _MEMBERS)
+        raise make_unknown_name_error("value of the option members", members, _MEMBERS)
 
 
 def _draw_arch(arch: Arch) -> CellGraph:

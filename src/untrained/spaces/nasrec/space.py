@@ -30,7 +30,7 @@ from math import comb, prod
 import numpy as np
 
 from untrained.drawings.diagrams import CellGraph, CellGraphs
-from untrained.errors import unknown_name_error
+from untrained.errors import make_unknown_name_error
 from untrained.options import Count
 from untrained.spaces.core.choices import ChoiceOptions, Options, pick_uniformly
 from untrained.spaces.core.space import (
@@ -102,7 +102,7 @@ def _register_nasrec_space(
         norms: bool = True,
     ) -> NasrecSupernet:
         if variant not in _SUPERNETS:
-            raise unknown_name_error(f"variant of {name}", variant, _SUPERNETS)
+            raise make_unknown_name_error(f"variant of {name}", variant, _SUPERNETS)
         return _SUPERNETS[variant](all_ops, task, blocks, embedding_dim, norms)
 
     # The decorator takes name and description from the function.

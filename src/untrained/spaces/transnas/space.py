@@ -20,7 +20,7 @@ from functools import partial
 from torch import nn
 
 from untrained.drawings.diagrams import CellGraph, Stage, StageList
-from untrained.errors import UsageError, unknown_name_error
+from untrained.errors import UsageError, make_unknown_name_error
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.core.space import Choose, InvalidArch, NetworkBuilder, register_space, space
 from untrained.spaces.transnas.network import (
@@ -61,7 +61,7 @@ _EDGE_NAMES = tuple(f"{target}<-{source}" for target, source in EDGES)
 def find_task(head: str = "scene") -> Task:
     """Return the task for which the benchmark trained this head."""
     if head not in TASKS:
-        raise unknown_name_error("head of TransNAS-Bench-101", head, TASKS)
+        raise make_unknown_name_error("head of TransNAS-Bench-101", head, TASKS)
     return TASKS[head]
 
 

@@ -2,7 +2,7 @@
 
 from math import ceil
 
-from untrained.errors import unknown_name_error
+from untrained.errors import make_unknown_name_error
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.space import Space
 from untrained.spaces.zennas.mutations import read_config
@@ -143,5 +143,5 @@ def _find_squeeze_width(unit: ResidualUnit, config: ZenConfig) -> int:
 
 def _is_published(variant: str) -> bool:
     if variant not in _VARIANTS:
-        raise unknown_name_error("variant of the counts", variant, _VARIANTS)
+        raise make_unknown_name_error("variant of the counts", variant, _VARIANTS)
     return variant == "published"

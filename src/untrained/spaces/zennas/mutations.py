@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untrained.errors import unknown_name_error
+from untrained.errors import make_unknown_name_error
 from untrained.spaces.core.choices import InvalidArch, pick_uniformly
 from untrained.spaces.core.space import NetworkFunction, Space
 from untrained.spaces.zennas.network import ZenBlock, ZenConfig
@@ -96,7 +96,7 @@ class StructureMutation:
         """Return the initial structure after some steps, without those that exceed `max_layers`."""
         initial_name = read_option(space, "initial")
         if initial_name not in self.initial:
-            raise unknown_name_error(
+            raise make_unknown_name_error(
                 f"initial structure of {space.name}", str(initial_name), list(self.initial)
             )
         max_layers = read_option(space, "max_layers")
@@ -122,7 +122,7 @@ class StructureMutation:
         """Replace one or more blocks, correct the input widths, and split long blocks."""
         variant = read_option(space, "variant")
         if variant not in VARIANTS:
-            raise unknown_name_error(f"variant of {space.name}", str(variant), VARIANTS)
+            raise make_unknown_name_error(f"variant of {space.name}", str(variant), VARIANTS)
         is_published = variant == "published"
         indices = []
         for index, block in enumerate(blocks):

@@ -24,7 +24,7 @@ from math import ceil, prod
 
 from torch import Tensor, nn
 
-from untrained.errors import unknown_name_error
+from untrained.errors import make_unknown_name_error
 from untrained.types import Task
 
 
@@ -158,7 +158,7 @@ def _describe_family(block: ZenBlock) -> tuple[list[int], PathFunction]:
 
         return [block.cin, *[block.cout] * block.layers], make_basic_path
 
-    raise unknown_name_error(
+    raise make_unknown_name_error(
         "block", block.kind, ["SuperResIDWE6K3", "SuperResK1K3K1", "SuperResK3K3"]
     )
 
