@@ -92,11 +92,11 @@ def run_seed(options: argparse.Namespace, seed: int) -> dict[str, DesignResult]:
         workers=1,
         run=options.run / f"seed{seed}",
     )
-    if result.confirmed is None:
+    if result.confirmation is None:
         raise SystemExit(f"seed {seed}: no training finished; see {result.report()}")
-    sentences = "\n".join(result.confirmed.sentences)
-    print(f"seed {seed}: {result.confirmed.best_arch}\n{sentences}", flush=True)
-    entries = [measure_truth(options.rows, seed), *result.confirmed.entries]
+    sentences = "\n".join(result.confirmation.sentences)
+    print(f"seed {seed}: {result.confirmation.best_arch}\n{sentences}", flush=True)
+    entries = [measure_truth(options.rows, seed), *result.confirmation.entries]
     return {entry.name: entry for entry in entries}
 
 

@@ -253,7 +253,7 @@ def score_archs(
         arch_records = list(evaluate(archs[len(warm_up_records) :]))
         rate = len(arch_records) / (clock() - start)
         records = [record for one_arch in warm_up_records + arch_records for record in one_arch]
-        return records, sum(cost.batched for cost in executor.costs()), rate
+        return records, sum(cost.batched_networks for cost in executor.costs()), rate
 
 
 def measure_rates(options: argparse.Namespace) -> None:

@@ -296,7 +296,7 @@ def search_networks(options: argparse.Namespace) -> None:
         "space": options.space,
         "proxy": result.run.config.proxy,
         "scored": len(scores),
-        "ended": result.run.ended,
+        "ended": result.run.end_reason,
     }
     networks = {
         name: {"arch": str(arch), "score": scores.get(arch)} for name, arch in archs.items()
@@ -361,7 +361,7 @@ def train_networks(options: argparse.Namespace) -> None:
             on_progress=print_progress,
         )
         print(
-            f"{name}: {result.ended}, test {100 * (result.accuracy or 0):.2f} %, {result.seconds:.0f} s",
+            f"{name}: {result.end_reason}, test {100 * (result.accuracy or 0):.2f} %, {result.seconds:.0f} s",
             flush=True,
         )
 
@@ -396,7 +396,7 @@ def write_results(options: argparse.Namespace) -> None:
         is_reached = (
             (best.accuracy or 0) >= MIN_ACCURACY
             and best.seconds <= 60 * MAX_MINUTES
-            and best.ended == "epochs"
+            and best.end_reason == "epochs"
         )
         lines += [
             "",
@@ -414,7 +414,7 @@ def format_result(result: TrainingResult) -> str:
         len(result.curve),
     ]
     facts += [f"{result.seconds / 60:.1f}", f"{result.samples_per_second:,.0f}"]
-    suffix = " (stopped early)" if result.ended == "time" else ""
+    suffix = " (stopped early)" if result.end_reason == "time" else ""
     return " | ".join(map(str, facts)) + suffix
 
 

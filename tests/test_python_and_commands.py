@@ -230,8 +230,8 @@ def test_a_search_trains_and_exports_its_winner(pictures, tmp_path, monkeypatch)
     assert isinstance(result, SearchResult)
     assert result.training is not None
     assert result.training.key.arch == str(result.best)
-    assert result.exported is not None
-    assert result.exported.folder == (tmp_path / "model").resolve()
+    assert result.export_result is not None
+    assert result.export_result.folder == (tmp_path / "model").resolve()
     assert (tmp_path / "model" / "model.py").is_file()
     assert {"scoring", "training"} <= set(stages)
     page = (tmp_path / "run" / "report.html").read_text()

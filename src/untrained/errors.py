@@ -2,6 +2,7 @@
 
 A `UsageError` is shown to the user: one line that says what is wrong and what to type instead
 (`UserCodeError` adds the traceback of the user's code).
+An `Interrupted` is shown in the same way after Ctrl-C; the exit code differs.
 An `Unscorable` does not stop a run: it becomes the `Failure` in the record of one architecture.
 """
 
@@ -21,7 +22,7 @@ class UsageError(UntrainedError):
     """A request is wrong; the message says what to type instead."""
 
 
-class Interrupted(UsageError):  # noqa: N818 - it names a state, not a mistake
+class Interrupted(UntrainedError):  # noqa: N818 - it names a state, not a mistake
     """Stopped by Ctrl-C; the message says what was saved."""
 
 

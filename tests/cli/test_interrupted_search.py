@@ -44,7 +44,7 @@ def test_every_phase_ends_with_one_line_and_the_best_can_be_exported(
     assert "stopped by Ctrl-C before the ranking was finished" in " ".join(err.split())
 
     with monkeypatch.context() as patch:
-        stopped = DriverResult(ended="interrupted")
+        stopped = DriverResult(end_reason="interrupted")
         patch.setattr("untrained.workflows.search_stages.run_strategy", lambda *_, **__: stopped)
         code, out, _ = run_cli(*COMMAND.split())
     assert code == 130

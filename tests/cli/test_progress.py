@@ -153,7 +153,7 @@ def test_a_search_with_screening_prints_how_many_were_kept(run_cli):
         *SEARCH, "--proxy", "./mine.py:spread", "--screen", "params,flops", "--keep", "60%"
     )
     assert code == 0
-    assert "Screened 3 architectures by params,flops and kept the best 2.\n" in out
+    assert "Screened 3 architectures with params,flops and kept the best 2.\n" in out
     assert "The best 2 of 2 by ./mine.py:spread" in out
     assert "scoring took " in out
     assert "screening" in err

@@ -338,7 +338,7 @@ def test_an_interrupted_search_resumes_and_ends_the_same(name, finished_search, 
             raise KeyboardInterrupt
 
     stopped = run_search(name, tmp_path / "stopped", on_progress=stop)
-    assert stopped.run.ended == "interrupted"
+    assert stopped.run.end_reason == "interrupted"
     assert len(calls) > half
     assert summarize(run_search(name, tmp_path / "stopped")) == summarize(whole)
 
@@ -364,7 +364,7 @@ def test_a_search_ranks_only_architectures_within_its_limits_that_have_a_score(
         ]
         assert decisive
         assert all(r.value is not None for r in decisive)
-    (limit_status,) = limited.run.limits
+    (limit_status,) = limited.run.limit_results
     assert (limit_status["limit"], limit_status["value"]) == (
         "max_params",
         NetworkSize(space, limited.best, space.task).params,

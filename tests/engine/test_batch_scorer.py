@@ -144,7 +144,7 @@ def test_records_agree_with_those_of_networks_that_were_measured_alone(name, mon
     values = [record.value for record in alone if record.value is not None]
     assert len(set(values)) == len(values) > len(archs)
     least_batched = 0 if name == "mobilenetv2" else len(archs)
-    assert executor.cost.batched >= least_batched
+    assert executor.cost.batched_networks >= least_batched
 
 
 def test_a_faulty_network_of_any_kind_does_not_affect_the_others():
@@ -157,9 +157,9 @@ def test_a_faulty_network_of_any_kind_does_not_affect_the_others():
     kinds = {record.error.kind for record in dextr_records if record.error}
     assert kinds == {"disconnected", "nan", "error", "oom"}
     assert sum(record.value is not None for record in dextr_records) == 3 * 2 * 2
-    assert (executor_alone.cost.batched, executor_alone.cost.networks) == (0, 32)
+    assert (executor_alone.cost.batched_networks, executor_alone.cost.networks) == (0, 32)
     # Networks that raise are in no pass, and the first one is measured alone.
-    assert 10 <= executor.cost.batched < 28
+    assert 10 <= executor.cost.batched_networks < 28
 
 
 def test_records_depend_on_their_own_seed_and_weights_alone():
@@ -193,7 +193,7 @@ def test_a_cpu_measures_large_images_one_network_at_a_time():
     archs = list_archs(["plain"], max_depth=1)
     for side, batched in ((28, 3), (29, 0)):
         _, executor = score_archs(mixed, archs, 4, task=Task("noise", (3, side, side), 4))
-        assert (executor.cost.batched, executor.cost.networks) == (batched, 4)
+        assert (executor.cost.batched_networks, executor.cost.networks) == (batched, 4)
 
 
 def test_garbage_collection_is_on_again_after_a_pass(monkeypatch):
@@ -215,7 +215,7 @@ def test_a_pass_is_halved_until_it_fits_and_stays_that_small(pass_sizes):
     # The first network was measured alone, to see what the proxies read.
     assert pass_sizes[:7] == [11, 5, 2, 3, 6, 3, 3]
     assert set(pass_sizes[7:]) <= {3, 2}
-    assert executor.cost.batched == 2 * len(archs) - 1
+    assert executor.cost.batched_networks == 2 * len(archs) - 1
 
 
 def test_a_network_that_is_too_large_for_a_proxy_fails_alone():
@@ -252,7 +252,7 @@ def test_networks_that_fit_alone_and_not_together_are_built_in_smaller_parts(mon
     monkeypatch.setattr(Worker, "build_network", build_three)
     together, executor = score_archs(mixed, archs, 6)
     assert_agree(together, alone)
-    assert executor.cost.batched
+    assert executor.cost.batched_networks
 
 
 def test_worker_processes_measure_passes_as_this_process_does():
@@ -270,7 +270,7 @@ def test_worker_processes_measure_passes_as_this_process_does():
             for answer in ProxyEvaluator(batches, proxies, executor)(archs):
                 records += answer
             results.append(records)
-            batched = sum(cost.batched for cost in executor.costs())
+            batched = sum(cost.batched_networks for cost in executor.costs())
     assert_agree(results[1], results[0])
     assert batched >= 6
 

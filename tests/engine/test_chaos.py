@@ -270,7 +270,7 @@ def test_no_record_is_lost_or_doubled_whatever_process_is_killed(
     # An architecture whose worker was killed twice is recorded as crashed and tried again.
     result = search(**SEARCH, run=chaos.run, workers=1)
     assert read_rows(folder / chaos.run) == expected_rows
-    assert result.run.ended == "budget"
+    assert result.run.end_reason == "budget"
 
 
 def test_at_least_twenty_processes_are_killed():

@@ -224,7 +224,7 @@ def test_the_run_continues_after_crashes(runs):
         assert {name: record.value for name, record in groups[fault].items()} == VALUES
     ranked = {standing.arch["fault"] for standing in runs.faulty.ranking.standings}
     assert ranked == {"none", "other"}
-    assert runs.faulty.run.ended == "budget"
+    assert runs.faulty.run.end_reason == "budget"
     assert sum(row["deaths"] for row in runs.faulty.run.workers) == 2 * len(DEATHS)
 
 

@@ -65,7 +65,7 @@ def test_a_worker_with_another_version_is_refused(monkeypatch, package, version)
     driver_versions = ray_module.read_key_versions() | {package: version}
     actor = ray_module._Actor(None)
     assert actor.open(driver_versions) == (
-        f"the Ray worker on {gethostname()} has {package} {own_version}, and this process has "
+        f"the Ray worker on {gethostname()} has {package} {own_version}, but the driver has "
         f"{version}; install the same version on every machine"
     )
 

@@ -439,9 +439,9 @@ def test_search_in_a_space_that_is_an_object_exports_its_winner(tmp_path, no_onn
         workers=1,
     )
     assert result.training is not None
-    assert result.exported is not None
-    assert result.exported.config["arch"] == str(result.best)
-    assert result.exported.config["accuracy"] == result.training.accuracy
+    assert result.export_result is not None
+    assert result.export_result.config["arch"] == str(result.best)
+    assert result.export_result.config["accuracy"] == result.training.accuracy
 
 
 def test_module_gets_the_facts_of_the_training_beside_its_weights(tmp_path, no_onnx):

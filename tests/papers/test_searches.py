@@ -107,7 +107,7 @@ def test_interrupted_search_says_how_to_resume(run_folder, monkeypatch):
     def stop_search(config, on_progress):
         result = run_search(config, on_progress)
         set_ended(result.run.folder, "interrupted")
-        return replace(result, run=replace(result.run, ended="interrupted"))
+        return replace(result, run=replace(result.run, end_reason="interrupted"))
 
     monkeypatch.setattr(searches, "run_search", stop_search)
     with pytest.raises(UsageError, match="the same command resumes"):

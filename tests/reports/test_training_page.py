@@ -40,7 +40,7 @@ def make_training(**changes: Any) -> TrainingResult:
     )
     training = TrainingResult(
         key=key,
-        ended="epochs",
+        end_reason="epochs",
         curve=curve,
         best={"epoch": 3, "kind": "average", "accuracy": 0.9, "loss": 0.8},
         accuracy=0.875,
@@ -130,7 +130,9 @@ def test_sections_without_content_are_left_out():
         make_training(classes=many, confusion=[[1] * 60] * 60)
     )
     assert make_training_sections(None) == ""
-    assert "the same command again resumes" in make_training_sections(make_training(ended="time"))
+    assert "the same command again resumes" in make_training_sections(
+        make_training(end_reason="time")
+    )
 
 
 def test_every_string_is_escaped():

@@ -362,7 +362,14 @@ def test_a_space_object_is_replaced_by_its_name_if_the_name_leads_to_it():
 def test_costs_add_up_over_sessions(run_folder):
     run = RunFolder(run_folder, SearchConfig("s", "p", data="noise", budget=5), "p@1", True, "")
     one = WorkerCost(
-        "process 1", 3, build=1.0, transfer=0.5, measure=2.0, alive=5.0, deaths=1, batched=2
+        "process 1",
+        3,
+        build=1.0,
+        transfer=0.5,
+        measure=2.0,
+        alive=5.0,
+        deaths=1,
+        batched_networks=2,
     )
     two = WorkerCost("process 2", 2, build=0.5, measure=1.0, alive=5.0)
     first = run.add_session([one.row(), two.row()], 6.0, "time")
@@ -373,7 +380,7 @@ def test_costs_add_up_over_sessions(run_folder):
             [one.row(), WorkerCost("ray actor 1", 7, measure=4.0, alive=4.5).row()], 4.0, "budget"
         )
     )
-    assert (first.wall_seconds, second.wall_seconds, second.ended) == (6.0, 10.0, "budget")
+    assert (first.wall_seconds, second.wall_seconds, second.end_reason) == (6.0, 10.0, "budget")
     assert {row["worker"]: row for row in second.workers} == {
         "process 1": {"worker": "process 1", "networks": 6, "build": 2.0, "transfer": 1.0, "measure": 4.0,
                       "alive": 10.0, "deaths": 2, "batched": 4, "idle": 3.0},
@@ -417,18 +424,18 @@ def test_a_run_with_a_store_of_the_first_version_resumes(tmp_path):
     """
     whole = search_tiny(tmp_path / "whole", budget=6)
     folder = tmp_path / "former"
-    interrupted = replace(whole.run, folder=folder, wall_seconds=100.0, workers=[], ended="")
+    interrupted = replace(whole.run, folder=folder, wall_seconds=100.0, workers=[], end_reason="")
     interrupted = replace(interrupted, config=replace(whole.run.config, run=folder, budget=4))
     interrupted.save()
     facts = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(facts | {"stopped_early": True}))
     records = [replace(r, build_seconds=7.0) for r in drop_costs(whole.records)[:8]]
     write_store_1(folder / "records.sqlite", records)
-    assert (RunFolder.read(folder).ended, RunFolder.read(folder).config.budget) == ("", 4)
+    assert (RunFolder.read(folder).end_reason, RunFolder.read(folder).config.budget) == ("", 4)
     resumed = search_tiny(folder, budget=6)
     assert drop_costs(resumed.records) == drop_costs(whole.records)
     assert 100 < resumed.run.wall_seconds < 160
-    assert (resumed.run.ended, resumed.run.workers[0]["networks"]) == ("budget", 6)
+    assert (resumed.run.end_reason, resumed.run.workers[0]["networks"]) == ("budget", 6)
     with Store(folder / "records.sqlite", read_only=True) as store:
         assert list(store)[:8] == [change_record(r, torch="", code="") for r in records]
     assert "stopped_early" not in json.loads((folder / "run.json").read_text())

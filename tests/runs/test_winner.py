@@ -106,9 +106,9 @@ def check_winner(result: SearchResult) -> None:
     """Check that everything names the winner of the search."""
     best = str(result.best)
     assert set(name_winners().values()) == {best}
-    if result.confirmed:
-        assert result.confirmed.best_arch == best
-        assert result.confirmed.groups[0].archs[0] == str(result.ranking.standings[0].arch)
+    if result.confirmation:
+        assert result.confirmation.best_arch == best
+        assert result.confirmation.groups[0].archs[0] == str(result.ranking.standings[0].arch)
     else:
         assert best == str(result.ranking.standings[0].arch)
 
@@ -136,7 +136,7 @@ class RandomStory:
                 budget=budget,
                 on_progress=make_interrupt(self.draw.randint(1, budget - 1), KeyboardInterrupt),
             )
-            assert result.run.ended == "interrupted"
+            assert result.run.end_reason == "interrupted"
             check_winner(result)
         elif event == "kill":
             with pytest.raises(KilledError):

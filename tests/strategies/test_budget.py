@@ -109,7 +109,7 @@ def test_a_search_with_a_time_limit_stops_and_the_same_call_resumes(run_folder, 
     # The time before the first architecture counts too, and is 0 here.
     monkeypatch.setattr(time_plan, "perf_counter", lambda: 0.0)
     first = search_tiny(run_folder, budget=None, time="3s")
-    assert (first.run.ended, len(first.ranking.standings)) == ("time", 4)
+    assert (first.run.end_reason, len(first.ranking.standings)) == ("time", 4)
     assert first.run.config.time == "3s"
     again = search_tiny(run_folder, budget=None, time="3s")
     assert again.records == first.records  # architectures from the store take their second too
@@ -128,7 +128,7 @@ def test_a_search_whose_time_was_used_up_before_scoring_scores_one_architecture(
     plan_ticks = count(0, 10)
     monkeypatch.setattr(time_plan, "perf_counter", lambda: float(next(plan_ticks)))
     result = search_tiny(run_folder, budget=None, time="3s")
-    assert (result.run.ended, len(result.ranking.standings)) == ("time", 1)
+    assert (result.run.end_reason, len(result.ranking.standings)) == ("time", 1)
 
 
 def test_a_search_until_stable_is_the_start_of_the_whole_search(tmp_path):
@@ -145,7 +145,7 @@ def test_a_search_until_stable_is_the_start_of_the_whole_search(tmp_path):
             tmp_path / f"{stable}-{top}", make_weight_proxy(), budget=None, stable=stable, top=top
         )
         assert len(result.ranking.standings) == done
-        assert result.run.ended == ("stable" if done < 16 else "exhausted")
+        assert result.run.end_reason == ("stable" if done < 16 else "exhausted")
         assert (result.run.config.stable, result.run.config.top, result.run.config.budget) == (
             stable,
             top,
@@ -165,11 +165,11 @@ def test_stability_respects_the_direction_of_the_proxy(tmp_path):
 
 def test_a_small_space_is_exhausted_before_the_budget(run_folder):
     result = search_tiny(run_folder, space=four, budget=None, time="1h", stable=50)
-    assert (result.run.ended, len(result.ranking.standings)) == ("exhausted", 4)
+    assert (result.run.end_reason, len(result.ranking.standings)) == ("exhausted", 4)
 
 
 def test_a_budget_of_the_size_of_the_space_counts_as_budget(run_folder):
-    assert search_tiny(run_folder, space=four, budget=4).run.ended == "budget"
+    assert search_tiny(run_folder, space=four, budget=4).run.end_reason == "budget"
 
 
 WRONG: dict[str, dict[str, Any]] = {

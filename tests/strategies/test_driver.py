@@ -42,7 +42,7 @@ def test_an_exhausted_space_ends_the_search(run_folder):
     )
     assert sorted(s.score for s in result.ranking.standings) == [193, 386, 579, 772]
     assert done_counts == [0, 1, 2, 3, 4]
-    assert result.run.ended == "exhausted"
+    assert result.run.end_reason == "exhausted"
 
 
 def test_a_strategy_receives_the_records_of_its_proposals_only(monkeypatch, run_folder):
@@ -82,6 +82,6 @@ def test_ctrl_c_keeps_the_records_so_far():
         lambda event: done_counts.append(event.done),
     )
     assert [r.arch for r in result.records] == before
-    assert result.ended == "interrupted"
+    assert result.end_reason == "interrupted"
     assert result.seconds >= 0
     assert done_counts == [0, 1, 2, 3, 4]

@@ -566,7 +566,7 @@ def test_every_finalist_keeps_the_limit_when_a_new_process_measures_it(tmp_path,
         str(standing.arch) for standing in result.ranking.standings[: _max_latency.FINALISTS]
     ]
     assert len(winners) >= 3
-    assert result.run.limits[0]["rejected"] > 0  # half of the space is too slow
+    assert result.run.limit_results[0]["rejected"] > 0  # half of the space is too slow
     output = subprocess.run(
         [sys.executable, "-c", AGAIN, *winners], capture_output=True, text=True, check=True
     ).stdout

@@ -190,7 +190,7 @@ def test_a_search_keeps_the_limit_of_the_table_and_measures_nothing(tmp_path, mo
     assert len(result.ranking.standings) == 15
     for standing in result.ranking.standings:
         assert compute_milliseconds(standing.arch) <= 1.7 * 1.01
-    (row,) = result.run.limits
+    (row,) = result.run.limit_results
     assert row["rejected"] > 0
     assert row["value"] == pytest.approx(compute_milliseconds(result.best) / 1e3, rel=0.01)
     assert row["predicted"] == ("predicted from pi.csv" in row["source"])

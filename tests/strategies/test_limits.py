@@ -634,7 +634,7 @@ def test_proposals_take_at_most_half_of_the_time(clock):
         limit_sampling_time=space.limit_sampling_time,
     )
     # The second half of the time is not used up by scoring, so proposals get half of it again.
-    assert result.ended == "time"
+    assert result.end_reason == "time"
     assert 1 <= len(result.records) < 30
     assert len(clock) <= 101
 

@@ -57,7 +57,7 @@ def test_a_finished_run_is_read_without_its_device(run_folder, space, options):
     ]
     assert {record.device for record in result.records} == {"cuda"}
     # No worker was started.
-    assert (result.run.ended, result.run.workers) == (
+    assert (result.run.end_reason, result.run.workers) == (
         "budget",
         here.run.workers,
     )

@@ -202,7 +202,7 @@ def test_a_screened_search_resumes_where_it_stopped(tmp_path):
 
     options: dict[str, Any] = {"budget": 12, "screen": "params,flops", "keep": "50%"}
     first = search_tiny(tmp_path / "a", expensive, **options)
-    assert (first.run.ended, len(first.ranking.standings)) == ("interrupted", 2)
+    assert (first.run.end_reason, len(first.ranking.standings)) == ("interrupted", 2)
     again = search_tiny(tmp_path / "a", expensive, **options)
     assert len(calls) == 3 + 4  # two are in the store
     calls.extend([""] * 3)
@@ -219,7 +219,7 @@ def test_a_search_interrupted_while_screening_has_no_records(run_folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(untrained.proxies.PROXIES._members, "cheap", cheap)
         result = search_tiny(run_folder, make_weight_proxy(), budget=5, screen="cheap")
-    assert (result.run.ended, result.records) == ("interrupted", ())
+    assert (result.run.end_reason, result.records) == ("interrupted", ())
 
 
 def test_stable_does_not_end_the_screening(run_folder):
@@ -235,7 +235,7 @@ def test_stable_does_not_end_the_screening(run_folder):
     }
     result = search_tiny(run_folder, constant, on_progress=events.append, **options)
     assert max(p.done for p in events if p.stage == "screening") == 16
-    assert (result.run.ended, len(result.ranking.standings)) == ("stable", 4)
+    assert (result.run.end_reason, len(result.ranking.standings)) == ("stable", 4)
 
 
 def test_the_time_limit_counts_both_stages(run_folder, monkeypatch):
@@ -250,7 +250,7 @@ def test_the_time_limit_counts_both_stages(run_folder, monkeypatch):
     result = search_tiny(
         run_folder, make_weight_proxy(), budget=10, time="13s", screen="params", keep="100%"
     )
-    assert result.run.ended == "time"
+    assert result.run.end_reason == "time"
     assert len(result.ranking.standings) == 3
 
 
@@ -263,7 +263,7 @@ def test_a_pool_without_survivors_has_no_best(run_folder):
         patch.setitem(untrained.proxies.PROXIES._members, "failing", failing)
         none = search_tiny(run_folder / "none", make_weight_proxy(), budget=6, screen="failing")
     assert (none.ranking.standings, none.ranking.failed) == ((), ())
-    assert none.run.ended == "exhausted"
+    assert none.run.end_reason == "exhausted"
 
 
 def test_another_screen_is_another_run(run_folder):

@@ -130,7 +130,9 @@ def test_the_frame_holds_every_record(run_folder):
 def test_the_text_and_the_notebook_table_of_a_result(run_folder):
     result = search_tiny(run_folder, "params", 3)
     lines = repr(result).splitlines()
-    assert lines[0] == f"Search of {result.run.config.space} by params on {result.run.config.data}"
+    assert (
+        lines[0] == f"Search of {result.run.config.space} with params on {result.run.config.data}"
+    )
     assert lines[1] == "Ranking of 3 architectures"
     assert lines[2].endswith(str(result.best))
     assert lines[5:] == [f"best: {result.best}", f"run folder: {run_folder}"]

@@ -145,8 +145,8 @@ def test_an_impossible_combination_is_refused_before_anything_is_written(
 
 def test_without_a_budget_a_search_ends_when_the_strategy_is_done(run_folder):
     result = search_noise(run_folder, "zerocost_pt(proposals=1)", NET, budget=None)
-    assert (result.run.config.budget, result.run.ended) == (1, "budget")
-    assert search_noise(run_folder / "2", space=twelve, budget=None).run.ended == "exhausted"
+    assert (result.run.config.budget, result.run.end_reason) == (1, "budget")
+    assert search_noise(run_folder / "2", space=twelve, budget=None).run.end_reason == "exhausted"
 
 
 # ------------------------------------------------------------------------------------------------------------- limits
@@ -159,7 +159,7 @@ def test_rejections_are_counted_per_limit_and_compared_with_the_best(run_folder)
         limits={"params": "3100", "min_params": "2.5k", "flops": "1M"},
     )
     assert all(2500 <= count_params(s.arch) <= 3100 for s in result.ranking.standings)
-    rows = {row["limit"]: row for row in result.run.limits}
+    rows = {row["limit"]: row for row in result.run.limit_results}
     assert list(rows) == ["max_params", "min_params", "max_flops"]
     best = count_params(result.best)
     width = (best - 4) // 197
@@ -172,7 +172,7 @@ def test_rejections_are_counted_per_limit_and_compared_with_the_best(run_folder)
     }
     assert rows["max_params"]["rejected"] > 0
     assert rows["min_params"]["rejected"] > 0
-    assert json.loads((run_folder / "run.json").read_text())["limits"] == result.run.limits
+    assert json.loads((run_folder / "run.json").read_text())["limits"] == result.run.limit_results
 
 
 def test_rejections_count_the_samples_of_random_search(run_folder):
@@ -187,7 +187,7 @@ def test_rejections_count_the_samples_of_random_search(run_folder):
             rejections += 1
         elif arch not in accepted:
             accepted.append(arch)
-    assert result.run.limits[0]["rejected"] == rejections > 0
+    assert result.run.limit_results[0]["rejected"] == rejections > 0
     assert {s.arch for s in result.ranking.standings} == set(accepted)
 
 
@@ -376,7 +376,7 @@ def test_a_latency_limit_is_kept_when_the_best_is_measured_in_a_fresh_process(
         limits={"latency": f"{1e3 * limit:.3f}ms@cpu"},
         workers=1,
     )
-    (row,) = result.run.limits
+    (row,) = result.run.limit_results
     assert row["value"] <= limit
     assert row["rejected"] > 0
     command = [sys.executable, "-c", FRESH, "./deep.py:deep", str(result.best), str(quick.threads)]
@@ -412,7 +412,7 @@ def test_a_winner_over_the_limit_is_never_returned(run_folder, fake_latencies):
     failures = dict(result.ranking.failed)
     assert set(failures) == {arch for arch, size in sizes.items() if size > 2500}
     assert {failure.kind for failure in failures.values()} == {"latency"}
-    assert result.run.limits[0]["value"] == pytest.approx(2e-6 * count_params(result.best))
+    assert result.run.limit_results[0]["value"] == pytest.approx(2e-6 * count_params(result.best))
     page = report(run_folder).read_text().replace("<wbr>", "")
     assert f">{result.best}<" in page.partition("Best architecture")[2].partition("Limits")[0]
 
@@ -440,10 +440,10 @@ def test_a_network_that_cannot_run_is_rejected_by_a_latency_limit(run_folder, mo
     monkeypatch.setattr(_max_latency.LatencyMeter, "_time_arch", time)
     result = search_noise(run_folder, space=twelve, limits={"latency": "5ms"}, budget=6)
     assert {s.arch["bias"] for s in result.ranking.standings} == {"yes"}
-    assert result.run.limits[0]["rejected"] > 0
+    assert result.run.limit_results[0]["rejected"] > 0
 
 
 def test_memory_is_counted_on_the_meta_device(run_folder):
     result = search_noise(run_folder, limits={"memory": "12kB"})
     assert all(NetworkSize(ten, s.arch, TASK).memory <= 12_000 for s in result.ranking.standings)
-    assert result.run.limits[0]["value"] == NetworkSize(ten, result.best, TASK).memory
+    assert result.run.limit_results[0]["value"] == NetworkSize(ten, result.best, TASK).memory

@@ -309,7 +309,7 @@ def make_interrupt(step: int) -> Callable[[Any], None]:
 def test_ctrl_c_keeps_steps_and_times_and_progress_resumes(tmp_path):
     uninterrupted = search_one_arch(tmp_path / "uninterrupted")
     stopped = search_one_arch(tmp_path / "stopped", on_progress=make_interrupt(4))
-    assert (stopped.run.ended, len(read_lines(tmp_path / "stopped"))) == ("interrupted", 4)
+    assert (stopped.run.end_reason, len(read_lines(tmp_path / "stopped"))) == ("interrupted", 4)
     progress: list[Any] = []
     resumed = search_one_arch(tmp_path / "stopped", on_progress=progress.append)
     steps = [

@@ -123,7 +123,7 @@ def test_a_training_in_bfloat16_resumes_to_the_same_weights(tmp_path: Path, monk
     data = write_archive(tmp_path)
     whole = train_toy(tmp_path / "whole", data, BF16)
     stopped = train_toy(tmp_path / "stopped", data, BF16, time="1ms")
-    assert stopped.ended == "time"
+    assert stopped.end_reason == "time"
     resumed = train_toy(tmp_path / "stopped", data, BF16)
     assert states_equal(get_weights(resumed), get_weights(whole))
     plain = train_toy(tmp_path / "plain", data, BF16.replace(",bf16=True", ""))

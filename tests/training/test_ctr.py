@@ -170,7 +170,7 @@ def test_validation_selects_the_epoch_with_the_lowest_log_loss(tmp_path):
     """DLRM overfits 480 rows, so it stops long before the 60 epochs."""
     result = train_on_clicks(tmp_path / "a", Dlrm, epochs=60, patience=3)
     losses = [row["val_loss"] for row in result.curve]
-    assert result.ended == "patience"
+    assert result.end_reason == "patience"
     assert len(losses) == result.best["epoch"] + 3 < 60
     assert losses[-1] > min(losses) == result.best["loss"]
     assert result.curve[-1]["loss"] < result.curve[0]["loss"]

@@ -137,7 +137,7 @@ def test_a_stopped_replayed_training_resumes_to_the_same_weights(tmp_path, data)
     assert (
         train_toy(
             tmp_path / "b", data, REPLAYED, what=make_still(), device="cuda", time="1ms"
-        ).ended
+        ).end_reason
         == "time"
     )
     assert_close_weights(
@@ -163,9 +163,9 @@ def test_a_network_that_cannot_be_recorded_is_trained_with_ordinary_steps(tmp_pa
     assert "\n" not in training.gradient_function.failure
     assert torch.cuda.get_sync_debug_mode() == 0
     trained = train_toy(tmp_path / "a", data, REPLAYED, what=ReadsValues(), device="cuda")
-    assert trained.ended == "epochs"
+    assert trained.end_reason == "epochs"
     trained = train_toy(tmp_path / "b", data, REPLAYED, what=make_still(), device="cuda")
-    assert trained.ended == "epochs"
+    assert trained.end_reason == "epochs"
 
 
 def count_bytes_in_use() -> int:

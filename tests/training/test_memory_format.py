@@ -152,7 +152,7 @@ def test_a_gpu_reaches_the_weights_of_a_cpu_and_resumes(tmp_path: Path):
 def test_every_option_of_a_recipe_runs_on_a_gpu(tmp_path: Path):
     recipe = "cifar(epochs=2,batch=10,cutout=2,mixup=0.4,crop=1)"
     result = train_toy(tmp_path / "a", write_archive(tmp_path), recipe, device="cuda")
-    assert result.ended == "epochs"
+    assert result.end_reason == "epochs"
     assert all(
         tensor.device.type == "cpu"
         for tensor in torch.load(tmp_path / "a" / "model.pt", weights_only=True).values()

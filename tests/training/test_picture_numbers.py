@@ -115,7 +115,7 @@ def test_a_training_stops_when_the_validation_loss_no_longer_falls(data, source,
     still = train_average(
         data, source, tmp_path, RECIPE.replace("rate=0.1", "rate=1e-12"), patience=2
     )
-    assert still.ended == "patience"
+    assert still.end_reason == "patience"
     # float32 weights do not change by steps this small.
     assert len(still.curve) == 3
 

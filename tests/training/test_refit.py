@@ -94,7 +94,7 @@ def test_without_an_average_the_last_weights_are_the_result(tmp_path, data):
 def test_a_stopped_refit_resumes_to_the_same_weights(tmp_path, data):
     whole = train_toy(tmp_path / "whole", data, AVERAGED, refit=True)
     stopped = train_toy(tmp_path / "stopped", data, AVERAGED, refit=True, time="1ms")
-    assert stopped.ended == "time"
+    assert stopped.end_reason == "time"
     resumed = train_toy(tmp_path / "stopped", data, AVERAGED, refit=True)
     assert states_equal(get_weights(resumed), get_weights(whole))
     again = train_toy(tmp_path / "stopped", data, AVERAGED, refit=True)

@@ -122,7 +122,7 @@ def test_a_training_that_is_too_slow_is_shortened_and_ends_with_a_rate_of_zero(
     # The rate falls to its end: the last step is that of a cosine over 8 epochs.
     expected = 0.1 * (1 + np.cos(np.pi * 34 / 35)) / 2
     assert short.curve[-1]["rate"] == pytest.approx(expected)
-    assert short.ended == "epochs"
+    assert short.end_reason == "epochs"
     again = train_toy(tmp_path / "short", data, recipe, refit=True, finish_in=1.0)
     assert again.made_on == short.made_on
 

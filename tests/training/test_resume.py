@@ -21,7 +21,7 @@ from tests.training.toys import (
     train_toy,
     write_archive,
 )
-from untrained.errors import UsageError
+from untrained.errors import Interrupted, UsageError
 from untrained.progress import Progress
 from untrained.training import checkpoint as checkpoint_module
 from untrained.training.loop import Training
@@ -111,7 +111,7 @@ def test_ctrl_c_keeps_the_checkpoint_and_says_how_to_resume(tmp_path, data):
             raise KeyboardInterrupt
 
     with pytest.raises(
-        UsageError, match=r"stopped by Ctrl-C in epoch 2 of 3; the last checkpoint is in .*resume"
+        Interrupted, match=r"stopped by Ctrl-C in epoch 2 of 3; the last checkpoint is in .*resume"
     ):
         train_toy(tmp_path / "a", data, checkpoint_every=2, on_progress=stop)
     assert torch.load(tmp_path / "a" / "checkpoint.pt", weights_only=True)["step"] == 6
@@ -125,7 +125,7 @@ def test_ctrl_c_before_the_first_checkpoint_says_that_nothing_was_saved(tmp_path
         raise KeyboardInterrupt
 
     with pytest.raises(
-        UsageError, match=r"stopped by Ctrl-C in epoch 1 of 3; nothing was saved yet$"
+        Interrupted, match=r"stopped by Ctrl-C in epoch 1 of 3; nothing was saved yet$"
     ):
         train_toy(tmp_path / "a", data, on_progress=stop)
     assert not (tmp_path / "a").exists()
@@ -173,36 +173,36 @@ def test_a_resumed_training_runs_out_of_patience_at_the_same_epoch(tmp_path, dat
     """The learning rate is almost zero, so no epoch is better than the first."""
     options = {"recipe": "quick(epochs=9,batch=10,rate=1e-12,average=0.0,crop=0)", "patience": 2}
     whole = train_toy(tmp_path / "whole", data, **options)
-    assert (whole.ended, len(whole.curve)) == ("patience", 3)
+    assert (whole.end_reason, len(whole.curve)) == ("patience", 3)
 
     def interrupt(at: Progress) -> None:
         if at.done == 3 * at.total // 9:
             # After the checkpoint of the third epoch, before its validation.
             raise KeyboardInterrupt
 
-    with pytest.raises(UsageError, match="stopped by Ctrl-C"):
+    with pytest.raises(Interrupted, match="stopped by Ctrl-C"):
         train_toy(tmp_path / "killed", data, **options, on_progress=interrupt)
     resumed = train_toy(tmp_path / "killed", data, **options)
-    assert (resumed.ended, resumed.curve) == ("patience", whole.curve)
+    assert (resumed.end_reason, resumed.curve) == ("patience", whole.curve)
     assert states_equal(get_weights(resumed), get_weights(whole))
 
 
 def test_another_patience_is_another_training(tmp_path, data):
     recipe = "quick(epochs=3,batch=10,rate=1e-12,average=0.0,crop=0)"
-    assert train_toy(tmp_path / "a", data, recipe, patience=1).ended == "patience"
+    assert train_toy(tmp_path / "a", data, recipe, patience=1).end_reason == "patience"
     with pytest.raises(UsageError, match=r"holds another training, with patience 1 \(now None\);"):
         train_toy(tmp_path / "a", data, recipe)
 
 
 def test_a_time_limit_ends_the_training_and_the_same_call_resumes(tmp_path, data):
     short = train_toy(tmp_path / "a", data, time="1ms")
-    assert (short.ended, short.curve) == ("time", ())
+    assert (short.end_reason, short.curve) == ("time", ())
     assert (short.best["epoch"], 0 <= short.accuracy <= 1) == (1, True)
     assert (tmp_path / "a" / "model.pt").exists()
     assert torch.load(tmp_path / "a" / "checkpoint.pt", weights_only=True)["step"] == 1
     longer = train_toy(tmp_path / "a", data)
     whole = train_toy(tmp_path / "b", data)
-    assert longer.ended == "epochs"
+    assert longer.end_reason == "epochs"
     assert states_equal(get_weights(longer), get_weights(whole))
     assert longer.curve == whole.curve
 

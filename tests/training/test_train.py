@@ -167,7 +167,7 @@ def test_training_stops_when_validation_no_longer_improves(tmp_path, monkeypatch
     result = train(
         nn.Linear(4, 2), "rows", "quick(epochs=50,batch=16)", patience=3, run=tmp_path / "a"
     )
-    assert (result.ended, len(result.curve)) == ("patience", 4)
+    assert (result.end_reason, len(result.curve)) == ("patience", 4)
     assert not (tmp_path / "a" / "checkpoint.pt").exists()
 
 
@@ -184,7 +184,7 @@ def test_a_diverged_training_is_one_line_of_error_and_the_folder_can_be_used_aga
     usual_rate = "quick(epochs=3,batch=10,warm_up=0.0,clip=0.0)"
     assert f"--recipe '{usual_rate}'" in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert train_toy(tmp_path / "a", data).ended == "epochs"
+    assert train_toy(tmp_path / "a", data).end_reason == "epochs"
 
 
 def test_rows_of_a_table_are_a_binary_classification(tmp_path, monkeypatch):
@@ -522,7 +522,7 @@ def test_of_several_processes_only_one_writes_for_tensorboard(tmp_path, data, mo
     )
     fake_accelerate(monkeypatch, 1, 2)
     result = train_toy(tmp_path / "a", data, PLAIN, device="accelerate", tensorboard=True)
-    assert result.ended == "epochs"
+    assert result.end_reason == "epochs"
 
 
 def test_the_command_for_a_winning_design_names_the_run_folder():

@@ -23,7 +23,7 @@ from tests.training.helpers import (
 )
 from untrained.data import DataSource, ImagePart
 from untrained.engine import Worker
-from untrained.errors import Unscorable, UsageError
+from untrained.errors import Interrupted, Unscorable, UsageError
 from untrained.probe.guard import random_state
 from untrained.seeds import derive_seed, make_generator, make_torch_generator
 from untrained.training import warm_up
@@ -357,7 +357,7 @@ def test_ctrl_c_prints_one_line_and_leaves_the_last_checkpoint(tmp_path, monkeyp
             raise KeyboardInterrupt
 
     with pytest.raises(
-        UsageError, match="stopped by Ctrl-C while warming up; run the same command to resume"
+        Interrupted, match="stopped by Ctrl-C while warming up; run the same command to resume"
     ):
         prepare_weights("50%(batch=64)", tmp_path, stop)
     assert read_checkpoint(tmp_path)["step"] == 2
@@ -373,14 +373,14 @@ def test_ctrl_c_before_the_first_checkpoint_says_that_nothing_was_saved(tmp_path
             raise KeyboardInterrupt
 
     with pytest.raises(
-        UsageError, match=r"^stopped by Ctrl-C while warming up; nothing was saved yet$"
+        Interrupted, match=r"^stopped by Ctrl-C while warming up; nothing was saved yet$"
     ):
         prepare_weights("50%(batch=64)", tmp_path, stop)
     assert not list(tmp_path.iterdir())
     prepare_weights("10%", tmp_path)  # the checkpoint of another warm-up cannot be resumed
-    with pytest.raises(UsageError, match=r"nothing was saved yet$"):
+    with pytest.raises(Interrupted, match=r"nothing was saved yet$"):
         prepare_weights("50%(batch=64)", tmp_path, stop)
-    with pytest.raises(UsageError, match=r"^stopped by Ctrl-C while warming up$"):
+    with pytest.raises(Interrupted, match=r"^stopped by Ctrl-C while warming up$"):
         prepare_weights("50%(batch=64)", None, stop)
 
 

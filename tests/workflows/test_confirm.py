@@ -242,15 +242,15 @@ def test_ctrl_c_in_a_confirmation_keeps_the_ranking_and_the_same_call_resumes(
     with monkeypatch.context() as patch:
         patch.setattr("untrained.workflows.search.confirm_ranking", interrupt)
         first = search(TABLE_SPACE, "params", **options)
-    assert (first.run.ended, first.confirmed, len(first.ranking.standings)) == (
+    assert (first.run.end_reason, first.confirmation, len(first.ranking.standings)) == (
         "interrupted",
         None,
         3,
     )
     assert "Ctrl-C" in first.report().read_text()
     again = search(TABLE_SPACE, "params", **options)
-    assert again.confirmed is not None
-    assert again.run.ended == "budget"
+    assert again.confirmation is not None
+    assert again.run.end_reason == "budget"
     assert "<h1>clicks rows=600: 600 rows</h1>" in again.report().read_text()
 
 
@@ -277,7 +277,7 @@ def test_a_misleading_proxy_is_overruled_by_the_trainings(own_space, tmp_path):
     result = search(own_space, "./bad.py:backwards", **options)
     contest = result.contest
     assert contest is not None
-    assert result.confirmed is None
+    assert result.confirmation is None
     assert str(result.best) == contest.winner != str(result.ranking.standings[0].arch)
     assert "best by ./bad.py:backwards" not in contest.winning_entry.selections
     assert contest.verdict in repr(result)
@@ -285,7 +285,7 @@ def test_a_misleading_proxy_is_overruled_by_the_trainings(own_space, tmp_path):
     assert read_winner("run").arch == result.best
     sizes = {record.arch: record.value for record in result.records if record.proxy == "params"}
     assert sizes[result.best] != sizes[result.ranking.standings[0].arch]
-    for limits in (result.run.limits, RunFolder.read("run").limits):
+    for limits in (result.run.limit_results, RunFolder.read("run").limit_results):
         # Not those of the best by score.
         assert [row["value"] for row in limits] == [sizes[result.best]]
     again = search(own_space, "./bad.py:backwards", **options)

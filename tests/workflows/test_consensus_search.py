@@ -27,7 +27,7 @@ def list_consensus(records: list[Record]) -> list[Record]:
 
 
 def read_store(result: SearchResult) -> list[Record]:
-    with Store(result.run.store) as store:
+    with Store(result.run.store_path) as store:
         return list(store)
 
 
@@ -159,7 +159,7 @@ def test_more_seeds_share_one_reference_sample(tmp_path):
 def test_the_reference_sample_takes_at_most_half_of_the_time(tmp_path):
     """A reference that is cut short still gives scores."""
     result = search(tmp_path / "run", budget=None, time="0.2s")
-    assert result.run.ended == "time"
+    assert result.run.end_reason == "time"
     (learnt,) = result.run.aggregates
     assert 1 <= learnt["reference_size"] < REFERENCE_SIZE
     assert result.ranking.standings or result.ranking.failed
@@ -188,7 +188,7 @@ def test_a_stopped_reference_sample_resumes(result, tmp_path):
             raise KeyboardInterrupt
 
     stopped = search(folder, on_progress=stop)
-    assert stopped.run.ended == "interrupted"
+    assert stopped.run.end_reason == "interrupted"
     assert not stopped.ranking.standings
     ending = "Stopped by Ctrl-C: what was measured is kept, and the same command resumes."
     assert ending in stopped.report().read_text()

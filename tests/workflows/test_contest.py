@@ -201,7 +201,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_same_call_resumes(source, tmp_path
     first = fake_trainings(monkeypatch, accuracies, interrupt_after=2)
     stopped = run_contest(entries, archs, settings)
     assert stopped is not None
-    assert stopped.ended == "interrupted"
+    assert stopped.end_reason == "interrupted"
     assert stopped.winner == entries[1].arch
     second = fake_trainings(monkeypatch, accuracies)
     finished = run_contest(entries, archs, settings)
@@ -292,7 +292,7 @@ def test_a_contest_ends_when_its_time_is_over(source, tmp_path, monkeypatch, clo
     trainings = run_on_clock(monkeypatch, clock, accuracies, 25.0)
     contest = run_contest(entries, archs, settings)
     assert contest is not None
-    assert contest.ended == "time"
+    assert contest.end_reason == "time"
     # The third one begins before the end of the 60 seconds, the fourth does not.
     assert trainings == [(0, 1), (0, 2), (0, 3)]
     assert contest.winner == entries[2].arch

@@ -86,7 +86,8 @@ def test_finished_trainings_are_stored_and_the_others_continue_after_ctrl_c(
 
     monkeypatch.setattr(Training, "run", interrupt_second)
     with pytest.raises(
-        UsageError, match=r"stopped by Ctrl-C; finished trainings are in .*the same command resumes"
+        Interrupted,
+        match=r"stopped by Ctrl-C; finished trainings are in .*the same command resumes",
     ):
         TableTrainer(SMALL, *SAME, tmp_path).train_candidates(archs)
     assert len(json.loads((tmp_path / design_trials.TRAININGS_FILE).read_text())) == 1
@@ -210,8 +211,8 @@ def test_the_winner_is_trained_on_data_from_the_folder_of_the_search(tmp_path, m
         run=tmp_path / "run",
         data_root=tmp_path / "root",
     )
-    assert result.confirmed is not None
-    trained = {entry.name for entry in result.confirmed.entries if not entry.error}
+    assert result.confirmation is not None
+    trained = {entry.name for entry in result.confirmation.entries if not entry.error}
     assert {"found", "logistic"} <= trained
     assert (tmp_path / "root").is_dir()
     assert not (tmp_path / "default").exists()
@@ -262,7 +263,7 @@ def test_ctrl_c_in_a_reference_training_is_not_a_failure(archs, tmp_path, monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Training, "train_step", interrupt)
-    with pytest.raises(UsageError, match="stopped by Ctrl-C; finished trainings are in"):
+    with pytest.raises(Interrupted, match="stopped by Ctrl-C; finished trainings are in"):
         TableTrainer(SMALL, *SAME, tmp_path).compare_with_designs(archs[0])
 
 
@@ -351,7 +352,7 @@ def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch)
     monkeypatch.setattr(confirm, "choose_by_validation", lambda *_: "found")
     options: dict[str, Any] = {"budget": 5, "data": DATA, "run": "run", "workers": 1, "confirm": 2}
     result = search(SMALL, "sigeo(samples=16)", **options)
-    confirmation = result.confirmed
+    confirmation = result.confirmation
     assert confirmation is not None
     results = json.loads(Path("run", design_trials.TRAININGS_FILE).read_text())
     losses = {
@@ -366,7 +367,7 @@ def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch)
     ]
     assert Confirmation.read(RunFolder.read("run")) == confirmation
     monkeypatch.setattr(Training, "train_step", None)
-    assert search(SMALL, "sigeo(samples=16)", **options).confirmed.groups == confirmation.groups
+    assert search(SMALL, "sigeo(samples=16)", **options).confirmation.groups == confirmation.groups
     assert train("run").auc == confirmation.entries[0].quality, "the winner is trained already"
     page = report("run").read_text()
     parts = ("Training", "Learning curves", "Calibration", "Confirmation by training", "logistic",
@@ -407,7 +408,7 @@ def fake_losses(tmp_path, monkeypatch) -> dict[str, float]:
 
 def test_a_hand_designed_network_that_wins_on_validation_is_delivered(fake_losses, monkeypatch):
     result = search(SMALL, **SEARCH)
-    confirmation = result.confirmed
+    confirmation = result.confirmation
     assert confirmation is not None
     assert (confirmation.winning_design, result.winner_name) == ("dlrm", "dlrm")
     assert str(result.best) == confirmation.best_arch
@@ -447,14 +448,16 @@ def test_a_hand_designed_network_that_wins_on_validation_is_delivered(fake_losse
     fake_losses["dlrm"] = 0.4
     result = search(SMALL, **SEARCH)
     assert result.winner_name == str(result.best) == TrainingResult.read("run").key.arch
-    assert train("run").loss == TrainingResult.read("run").loss == result.confirmed.entries[0].loss
+    assert (
+        train("run").loss == TrainingResult.read("run").loss == result.confirmation.entries[0].loss
+    )
 
 
 def test_a_hand_designed_network_over_a_limit_cannot_win(fake_losses):
     result = search(SMALL, limits={"params": "10k"}, **SEARCH)
-    assert result.confirmed.winning_design == ""
+    assert result.confirmation.winning_design == ""
     size = sum(weight.numel() for weight in CTR_DESIGNS["dlrm"](SOURCE.task).parameters())
-    dlrm = result.confirmed.entries[2]
+    dlrm = result.confirmation.entries[2]
     assert (dlrm.limit_values, dlrm.val_loss) == ({"max_params": size}, 0.1)
     assert dlrm.violation == f"{size / 1000:.1f} k parameters, over the limit 10k"
     assert f"dlrm, cannot win: {dlrm.violation}" in report("run").read_text()
@@ -463,7 +466,7 @@ def test_a_hand_designed_network_over_a_limit_cannot_win(fake_losses):
     result = search(SMALL, limits={"params": "10k"}, **SEARCH)
     assert result.winner_name == "logistic"
     size = sum(weight.numel() for weight in CTR_DESIGNS["logistic"](SOURCE.task).parameters())
-    (limit,) = result.run.limits
+    (limit,) = result.run.limit_results
     assert (limit["limit"], limit["value"]) == ("max_params", size)
 
 
@@ -526,7 +529,7 @@ def test_a_comparison_that_was_stopped_is_resumed(fake_losses, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(design_trials, "train", stop_at_dlrm)
         stopped = search(SMALL, **SEARCH)
-    assert stopped.run.ended == "interrupted"
+    assert stopped.run.end_reason == "interrupted"
     assert read_winner("run").winning_design == "", "the comparison has not been finished"
 
     # The process dies while the training of the winner replaces that of the found network.
@@ -551,7 +554,7 @@ def test_a_comparison_that_was_stopped_is_resumed(fake_losses, monkeypatch):
     result = search(SMALL, **SEARCH)
     assert (result.winner_name, TrainingResult.read("run").key.arch) == ("dlrm", "dlrm")
     assert TrainingResult.read("run/former-1").key.arch == str(result.best)
-    assert all(entry.error == "" for entry in result.confirmed.entries)
+    assert all(entry.error == "" for entry in result.confirmation.entries)
 
 
 def test_a_confirmation_of_an_earlier_version_is_read(fake_losses):

@@ -66,8 +66,8 @@ def test_a_confirmation_on_vectors_trains_hand_designed_networks():
         workers=1,
     )
     assert result.run.config.space == "mlp"
-    assert result.confirmed is not None
-    names = {entry.name for entry in result.confirmed.entries}
+    assert result.confirmation is not None
+    names = {entry.name for entry in result.confirmation.entries}
     assert {"linear", "gradient boosting"} <= names
     training = json.loads(Path("run/train.json").read_text())
     assert training["task"]["loss"] == "mse"

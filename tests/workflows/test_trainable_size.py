@@ -16,7 +16,7 @@ from untrained.types import Arch
 from untrained.workflows import trainable_size
 from untrained.workflows.trainable_size import (
     TARGET_EPOCHS,
-    TIMED_SAMPLES,
+    TIMED_RANDOM_NETWORKS,
     fit_training_time,
     measure_trainable_size,
 )
@@ -52,7 +52,7 @@ def test_the_limit_follows_from_the_times_of_designs_and_random_networks(
     size = measure_trainable_size(space, settings)
     assert size is not None
     assert timed[:4] == designs
-    assert len(timed) == 4 + TIMED_SAMPLES
+    assert len(timed) == 4 + TIMED_RANDOM_NETWORKS
     samples = len(source.parts[TRAIN]) + len(source.parts[VAL])
     assert size.limit.seconds_per_flop == pytest.approx(3e-12)
     assert size.limit.seconds_per_byte == pytest.approx(4e-10)
@@ -84,7 +84,7 @@ def test_networks_at_the_limit_correct_a_prediction_from_larger_ones(
         lambda setup, settings, part: predict_step(space.space.parse(setup.arch)),
     )
     corrected = measure_trainable_size(space, settings)
-    monkeypatch.setattr(trainable_size, "TIMED_SAMPLES", 0)
+    monkeypatch.setattr(trainable_size, "TIMED_RANDOM_NETWORKS", 0)
     uncorrected = measure_trainable_size(space, settings)
     rng = np.random.default_rng(0)
     errors = {}

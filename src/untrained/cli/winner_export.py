@@ -36,12 +36,12 @@ def export_winner(
     from untrained.workflows.winner_export import (
         WinnerExportOptions,
         export_trained_winner,
-        finish_announced_report,
+        rewrite_report_on_failure,
         train_winner,
     )
 
     options = WinnerExportOptions(run, out, space, recipe, device, data_root, seconds, refit)
-    with reserve_stdout(as_json), finish_announced_report(run):
+    with reserve_stdout(as_json), rewrite_report_on_failure(run):
         with show_training_progress(as_json) as on_progress:
             training = train_winner(options, on_progress)
         if not as_json:

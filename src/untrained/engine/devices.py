@@ -82,8 +82,9 @@ def describe_hardware(device: str) -> str:
 
 
 class DeviceMonitor:
-    """Synchronises a GPU and reads its peak memory. On any other device it does nothing.
+    """Synchronises a GPU, reads its peak memory and frees memory.
 
+    On any other device, `free_memory` only collects garbage, and the rest does nothing.
     The constructor resets the peak memory of the GPU.
     """
 

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-from untrained.errors import Unscorable, UsageError, is_out_of_memory
+from untrained.errors import Interrupted, Unscorable, UsageError, is_out_of_memory
 from untrained.types import Failure, FailureKind
 
 P = ParamSpec("P")
@@ -33,11 +33,11 @@ def catch_failure(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
 
     Raises:
         UsageError: The user made a mistake that concerns the whole run, not one network.
-        KeyboardInterrupt: The user pressed Ctrl-C.
+        KeyboardInterrupt, Interrupted: The user pressed Ctrl-C.
     """
     try:
         return function(*args, **kwargs)
-    except UsageError:
+    except (UsageError, Interrupted):
         raise
     except Unscorable as unscorable:
         return Failure(unscorable.kind, unscorable.detail)

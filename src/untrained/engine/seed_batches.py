@@ -67,6 +67,9 @@ class SeedBatches:
                 reason = "they do not fit into memory"
             else:
                 reason = get_first_line(error)
+            task = self.source.task
+            shape = "x".join(str(side) for side in task.input_shape)
             raise UsageError(
-                f"no samples for {self.source.task}: {reason}; choose another input shape"
+                f"the samples of {task.dataset} (shape {shape}) cannot be drawn: {reason}; "
+                "choose another input shape"
             ) from error

@@ -158,6 +158,10 @@ class BuiltNetwork:
             initialisation on the GPU is billed to the next synchronisation.
 
     Attributes:
+        arch: The architecture.
+        seed: The seed of its weights and samples.
+        device_monitor: Synchronises the device and reads its peak memory.
+        probe: The probe that all proxies share; None before the first one needs it.
         build_seconds: Time for building the network.
         transfer_seconds: Time for moving the network and the samples to the device.
     """
@@ -165,14 +169,14 @@ class BuiltNetwork:
     def __init__(self, worker: Worker, request: ScoreRequest, wait: bool = True) -> None:
         self.arch = request.arch
         self.seed = request.seed
-        self.device = DeviceMonitor(worker.device)
+        self.device_monitor = DeviceMonitor(worker.device)
         self.probe: Probe | None = None
         self._worker = worker
 
         start = perf_counter()
         model = catch_failure(worker.build_network, request.arch, request.seed, request.init)
         if wait:
-            self.device.synchronize()
+            self.device_monitor.synchronize()
         build_end = perf_counter()
         self._inputs: _Inputs | Failure
         if isinstance(model, Failure):
@@ -180,7 +184,7 @@ class BuiltNetwork:
         else:
             self._inputs = catch_failure(self._move_inputs, model)
         if wait:
-            self.device.synchronize()
+            self.device_monitor.synchronize()
         self.build_seconds = build_end - start
         self.transfer_seconds = perf_counter() - build_end
 
@@ -200,7 +204,7 @@ class BuiltNetwork:
         count = len(requests)
         records = [self.score(request) for request in requests]
         # Read after the last proxy, because the peak belongs to the network and not to one proxy.
-        peak_bytes = self.device.read_peak_memory()
+        peak_bytes = self.device_monitor.read_peak_memory()
         records_with_cost = []
         for record in records:
             record_with_cost = replace(
@@ -248,7 +252,7 @@ class BuiltNetwork:
             if isinstance(outcome, Failure) and outcome.kind == "oom":
                 # Drop all measurements so far, to free memory for the next proxy.
                 self.probe = None
-                self.device.free_memory()
+                self.device_monitor.free_memory()
         return outcome
 
     def _apply_proxy(self, proxy: Proxy, inputs: _Inputs) -> float:

@@ -4,7 +4,7 @@ DRIVER is the process id of the process that started it. The worker reads its se
 groups from standard input, writes records to standard output, and ends when its input ends. Both
 streams carry pickles. Every message to the driver is a pair of kind and content:
 
-    ("ready", None)         the worker is open
+    ("ready", None)         the worker is ready for requests
     ("records", records)    the records of the next group
     ("refused", message)    a usage error, which ends the run; the message is for the user
 """

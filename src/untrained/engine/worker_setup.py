@@ -190,24 +190,24 @@ def _make_worker(
     )
 
 
-def _find_name(source: str | Space | Proxy, load: Callable[[str], object]) -> str | None:
+def _find_name(space_or_proxy: str | Space | Proxy, load: Callable[[str], object]) -> str | None:
     """Return the name by which another process can load a space or a proxy; None if it cannot.
 
     Args:
-        source: The space or proxy, or its name.
+        space_or_proxy: The space or proxy, or its name.
         load: Loads a space or a proxy by name.
     """
-    if isinstance(source, str):
-        return make_absolute(source)
-    if isinstance(source, Proxy):
-        name = source.label
+    if isinstance(space_or_proxy, str):
+        return make_absolute(space_or_proxy)
+    if isinstance(space_or_proxy, Proxy):
+        name = space_or_proxy.label
     else:
-        name = source.name
+        name = space_or_proxy.name
     try:
         loaded = load(name)
     except UsageError:
         return None
     # Another object may be registered under this name.
-    if loaded != source:
+    if loaded != space_or_proxy:
         return None
     return name

@@ -522,7 +522,7 @@ def _format_test_result(training: dict[str, Any]) -> str:
 def _describe_latency(subject: ExportSubject, facts: ExportFacts) -> str:
     limits = {}
     if subject.run is not None:
-        limits = {row["limit"]: row for row in subject.run.limits}
+        limits = {row["limit"]: row for row in subject.run.limit_results}
     lines = []
     if facts.latency is not None:
         lines.append(_format_latency(facts.latency))

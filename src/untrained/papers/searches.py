@@ -159,7 +159,7 @@ def read_search_outcome(plan: SearchPlan, config: ExperimentConfig) -> SearchOut
         return None
     run = RunFolder.read(folder)
     # A run with another budget belongs to an experiment of another size.
-    if run.ended not in _FINISHED or run.config.budget != plan.budget:
+    if run.end_reason not in _FINISHED or run.config.budget != plan.budget:
         return None
     arch = read_winner(folder).arch
     records = read_ranking(run).records
@@ -191,7 +191,7 @@ def _run_in_this_process(
             on_progress = config.on_progress
         result = run_search(search_config, on_progress)
         # Ctrl-C stops all searches, not only this one.
-        if result.run.ended == "interrupted":
+        if result.run.end_reason == "interrupted":
             return
         yield
 

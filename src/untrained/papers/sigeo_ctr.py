@@ -22,7 +22,7 @@ from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.spaces import load_space
 from untrained.types import Arch
-from untrained.workflows.design_trials import RECIPE, TableTrainer
+from untrained.workflows.design_trials import CTR_RECIPE, TableTrainer
 from untrained.workflows.search import SearchResult, search
 
 TABLES = {
@@ -60,7 +60,9 @@ WARM_UP_NOTE = (
     f"The warm-up uses {WARM_UP} of the training rows, as in the paper. For such a small table "
     "this is a single step with less than one batch of 512, while the paper has hundreds of steps."
 )
-RECIPE_NOTE = f"All networks are trained with the recipe {RECIPE.name}. {RECIPE.differences}"
+RECIPE_NOTE = (
+    f"All networks are trained with the recipe {CTR_RECIPE.name}. {CTR_RECIPE.differences}"
+)
 
 # log loss on Criteo and Avazu by SPACE/PROXY/WARM_UP, with the warm-up in per cent; the numbers of
 # the figure are in Table 5

@@ -138,7 +138,7 @@ def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> Traini
             report_progress,
             stage=f"training, {setting.name}",
         )
-    if result.ended == "interrupted":
+    if result.end_reason == "interrupted":
         raise Interrupted(
             f"stopped by Ctrl-C; finished trainings are in {config.folder}, and the same command "
             "resumes"

@@ -32,6 +32,9 @@ def list_learning_rates(recipe: Recipe) -> tuple[float, ...]:
 # networks. Run folders contain this text.
 BEST_OF_SEARCH = "found"
 
+# Why gradient boosting was skipped.
+NO_TIME_LEFT = "no time was left"
+
 # Fields of `Confirmation` that have another name in `confirmed.json`, which old runs contain too.
 _STORED_KEYS = {"best_arch": "winner", "winning_design": "reference"}
 
@@ -72,7 +75,7 @@ class DesignResult:
         quality: AUC, accuracy or R2 on the test part.
         excess_loss: Mean loss on the test part minus that of the winner; None for the winner.
         margin: Half-width of the 95 % confidence interval of `excess_loss`.
-        error: Why the training failed; empty if it succeeded.
+        error: Why the training failed or was skipped; empty if it succeeded.
         rate: The learning rate that was best on the validation part.
         violation: The limit of the search that it violates, so that it cannot win; empty if there
             is none.

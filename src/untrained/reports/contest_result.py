@@ -183,7 +183,7 @@ class Contest:
         recipe: What to type for the recipe.
         data: Name of the data.
         seconds: Duration of the contest.
-        ended: "finished", "time" or "interrupted".
+        end_reason: "finished", "time" or "interrupted".
         search_key: Identity of the ranking that the entries come from.
         passed_over: Number of networks with high scores that were too slow to train in the time.
         replacements: Number of networks with the next best scores that took part instead.
@@ -203,7 +203,7 @@ class Contest:
     recipe: str
     data: str
     seconds: float
-    ended: str = "finished"
+    end_reason: str = "finished"
     search_key: str = ""
     passed_over: int = 0
     replacements: int = 0
@@ -366,13 +366,16 @@ class Contest:
             for result in row["rounds"]:
                 del result["correct"]
                 del result["squared_errors"]
+        facts["ended"] = facts.pop("end_reason")
         facts["verdict"] = self.verdict
         facts["sentences"] = list(self.sentences)
         return facts
 
     def save(self, folder: Path) -> "Contest":
         """Write `contest.json` into a run folder; return the contest itself."""
-        write_atomically(folder / CONTEST_FILE, json.dumps(asdict(self), indent=1) + "\n")
+        facts = asdict(self)
+        facts["ended"] = facts.pop("end_reason")  # the key of earlier versions
+        write_atomically(folder / CONTEST_FILE, json.dumps(facts, indent=1) + "\n")
         return self
 
     @staticmethod
@@ -393,6 +396,8 @@ class Contest:
                 return None
             facts["entries"] = tuple(read_entry(row) for row in facts["entries"])
             facts["tied"] = tuple(facts["tied"])
+            if "ended" in facts:
+                facts["end_reason"] = facts.pop("ended")
             contest = Contest(**facts)
             _check_contest(contest)
             return contest

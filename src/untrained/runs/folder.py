@@ -36,6 +36,8 @@ DEFAULT_TABLE_GROUP_SIZE = 5
 DEFAULT_CONTEST_GROUP_SIZE = 3
 PICTURE_SOURCES = ("folder", "images", "npz")
 _PACKAGES = ("torch", "numpy")
+# Fields of `RunFolder` that have another name in `run.json`, which old runs contain too.
+_STORED_KEYS = {"end_reason": "ended", "limit_results": "limits"}
 # Keys that occur only in a `run.json` of an earlier version, which cannot be read.
 _FORMER_KEYS = ("settings", "question")
 # Parts of the name of a default folder that are left out, because they stand for default values.
@@ -63,10 +65,11 @@ class RunFolder:
         wall_seconds: Total time of all sessions.
         warm_up_seconds: The part of `wall_seconds` that was spent on the warm-up of a supernet.
         strategy_seconds: The part of `wall_seconds` that the strategy spent on its own steps.
-        ended: Why the last session ended.
+        end_reason: Why the last session ended.
         training_time_limit: Limit on the proposed architectures, which leaves enough time to train
             the winner; None if there is no such limit.
-        limits: For each limit, how many architectures it rejected and the value of the best one.
+        limit_results: For each limit, how many architectures it rejected and the value of the best
+            one.
         workers: How each worker spent its time, over all sessions.
         versions: Versions of the packages that affect the numbers.
         aggregates: Weights and agreement of each fitted aggregate, see `runs/reference.py`.
@@ -94,9 +97,9 @@ class RunFolder:
     wall_seconds: float = 0.0
     warm_up_seconds: float = 0.0
     strategy_seconds: float = 0.0
-    ended: str = ""
+    end_reason: str = ""
     training_time_limit: TrainingTimeLimit | None = None
-    limits: list[dict[str, Any]] = field(default_factory=list)
+    limit_results: list[dict[str, Any]] = field(default_factory=list)
     workers: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     aggregates: list[dict[str, Any]] = field(default_factory=list)
@@ -154,7 +157,7 @@ class RunFolder:
         return run.resume()
 
     @property
-    def store(self) -> Path:
+    def store_path(self) -> Path:
         """The SQLite file of the records."""
         return self.folder / STORE
 
@@ -163,7 +166,7 @@ class RunFolder:
 
         A run that failed before its first record may be overwritten.
         """
-        return has_records(self.store)
+        return has_records(self.store_path)
 
     def resume(self) -> "RunFolder":
         """Return this run with what earlier sessions in the same folder have recorded.
@@ -211,8 +214,8 @@ class RunFolder:
         """Return a fingerprint of everything that decides which records the ranking uses.
 
         A store may also hold records of other searches: it is kept when the budget or the content
-        of the data changes, and other stores can be merged into it. So it lists which records
-        belong to which search key.
+        of the data changes, and other stores can be merged into it. So the store lists which
+        records belong to which search key.
 
         Args:
             requests: The requests for one architecture, which identify proxies, data and weights.
@@ -256,7 +259,7 @@ class RunFolder:
         self,
         workers: Iterable[dict[str, Any]],
         seconds: float,
-        ended: str,
+        end_reason: str,
         warm_up_seconds: float = 0.0,
         step_log: StepLog | None = None,
     ) -> "RunFolder":
@@ -268,7 +271,7 @@ class RunFolder:
         Args:
             workers: How each worker spent its time, as rows.
             seconds: Time of the session without the warm-up.
-            ended: Why the session ended.
+            end_reason: Why the session ended.
             warm_up_seconds: Time of the warm-up over all sessions.
             step_log: Steps that the strategy computed; None if it computes none.
         """
@@ -292,7 +295,7 @@ class RunFolder:
             warm_up_seconds=warm_up_seconds,
             strategy_seconds=strategy_seconds,
             workers=list(totals.values()),
-            ended=ended,
+            end_reason=end_reason,
         )
 
     @property
@@ -301,10 +304,10 @@ class RunFolder:
 
         The same command then resumes it.
         """
-        return self.ended in ("interrupted", "time")
+        return self.end_reason in ("interrupted", "time")
 
     def describe_end(self, has_best: bool = True) -> str:
-        """Return why the last session ended early; an empty string if it finished.
+        """Return why the last session ended; an empty string if its budget was used up.
 
         Args:
             has_best: Whether any architecture is ranked. If the search stopped while it measured
@@ -315,8 +318,8 @@ class RunFolder:
         if not has_best:
             kept_results = "what was measured is kept"
         time = config.time or EFFORTS.get(config.effort, "")
-        if self.ended == "time" and config.confirm:
-            return f"Scoring stopped when its share of the time limit ({time}) was used."
+        if self.end_reason == "time" and config.confirm:
+            return f"Scoring stopped when its share of the total time ({time}) was used."
         sentences = {
             "time": f"Stopped after {time}: {kept_results}, and the same command resumes.",
             "stable": f"Stopped because the best {config.top} have not changed for {config.stable} "
@@ -324,7 +327,7 @@ class RunFolder:
             "exhausted": "There are no more architectures to score.",
             "interrupted": f"Stopped by Ctrl-C: {kept_results}, and the same command resumes.",
         }
-        return sentences.get(self.ended, "")
+        return sentences.get(self.end_reason, "")
 
     def describe_budget(self) -> str:
         """Return when the search stops, in words."""
@@ -342,12 +345,12 @@ class RunFolder:
             )
         return ", ".join(parts)
 
-    def describe_screening(self, screened: int, kept: int) -> str:
+    def describe_screening(self, screened_count: int, kept_count: int) -> str:
         """Return how many architectures were screened and kept; empty if there was no screening."""
         if not self.config.screen:
             return ""
-        count = format_count(screened, "architecture")
-        return f"Screened {count} by {self.config.screen} and kept the best {kept:,}."
+        count = format_count(screened_count, "architecture")
+        return f"Screened {count} with {self.config.screen} and kept the best {kept_count:,}."
 
     def to_command(self) -> str:
         """Return the command that repeats or resumes this run.
@@ -405,7 +408,7 @@ class RunFolder:
         document = {"config": self.config.to_document()}
         for name, value in vars(self).items():
             if name not in ("folder", "config"):
-                document[name] = value
+                document[_STORED_KEYS.get(name, name)] = value
         if self.training_time_limit is not None:
             document["training_time_limit"] = asdict(self.training_time_limit)
         with use_run_folder(self.folder):
@@ -443,8 +446,11 @@ class RunFolder:
     def _from_document(cls, folder: Path, document: dict[str, Any]) -> "RunFolder":
         """Return the run that the content of `run.json` describes."""
         # Keys that a later version has added are ignored.
-        field_names = cls.__dataclass_fields__
-        arguments = {name: document[name] for name in document if name in field_names}
+        arguments = {}
+        for name in cls.__dataclass_fields__:
+            key = _STORED_KEYS.get(name, name)
+            if key in document:
+                arguments[name] = document[key]
         arguments["folder"] = folder
         arguments["config"] = SearchConfig.from_document(document["config"])
         if document.get("training_time_limit"):
@@ -507,7 +513,7 @@ def choose_default_folder(config: SearchConfig, weighs_objectives: bool = False)
 
 
 def make_folder_name(*words: str) -> str:
-    """Join words to the name of a folder. A name that is too long is cut, and ends in a hash."""
+    """Join words into a folder name. A name that is too long is cut and ends in a hash."""
     parts = []
     for word in words:
         part = ""

@@ -119,7 +119,7 @@ def _has_reference(record: Record) -> bool:
 
 def read_ranking(run: RunFolder) -> RunRanking:
     """Read the ranking of a run from its folder."""
-    with Store(run.store, read_only=True) as store:
+    with Store(run.store_path, read_only=True) as store:
         records = read_records(run, store)
     return rank_run(run, records)
 
@@ -141,7 +141,10 @@ def read_winner_of_short_trainings(run: RunFolder) -> str | None:
 
 
 def read_winning_design(run: RunFolder) -> str:
-    """Return the hand-designed network that won on a table; empty if a searched network won."""
+    """Return the hand-designed network that won the confirmation on tabular data.
+
+    It is empty if a searched network won.
+    """
     path = run.folder / CONFIRMATION_FILE
     if not path.is_file():
         return ""
@@ -182,7 +185,7 @@ def find_winner(run: RunFolder, run_ranking: RunRanking) -> Standing | None:
     trained_winner = read_winner_of_short_trainings(run)
     if trained_winner is not None and trained_winner not in names:
         raise UsageError(
-            f"{run.folder} names the winner {trained_winner!r}, which is not in {run.store}; "
+            f"{run.folder} names the winner {trained_winner!r}, which is not in {run.store_path}; "
             "run the same search again to write both"
         )
     return run_ranking.find_standing(choose_winner(names, trained_winner))
@@ -259,8 +262,8 @@ def choose_trusted_space(
     """Return the space of a run if it may be loaded.
 
     A run folder may come from someone else, and loading a user-defined space runs its file. So the
-    file is loaded only if the user names it now, or if the user has named it on this machine before
-    and it has not changed since the run.
+    file is loaded only if the user names it now, or if the user has asked to run it on this machine
+    before and it has not changed since the run.
 
     Args:
         winner: The winner of the run.

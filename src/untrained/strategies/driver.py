@@ -27,15 +27,15 @@ class DriverResult:
 
     Attributes:
         records: All records, in the order in which their architectures were proposed.
-        ended: Why it ended: "budget", "time", "stable", "exhausted" or "interrupted".
+        end_reason: Why it ended: "budget", "time", "stable", "exhausted" or "interrupted".
         seconds: How long it took.
-        batched: Number of networks that were measured in one pass with others.
+        batched_networks: Number of networks that were measured in one pass with others.
     """
 
     records: list[Record] = field(default_factory=list)
-    ended: str = ""
+    end_reason: str = ""
     seconds: float = 0.0
-    batched: int = 0
+    batched_networks: int = 0
 
 
 def run_strategy(
@@ -75,7 +75,7 @@ def run_strategy(
     if on_progress:
         on_progress(Progress(stage, 0, budget.total))
     try:
-        while not result.ended:
+        while not result.end_reason:
             ask_deadline = inf
             if budget.seconds is not None and limit_sampling_time is not None:
                 now = perf_counter()
@@ -88,7 +88,7 @@ def run_strategy(
                 archs = []
             if not archs:
                 is_time_over = ask_deadline < inf and perf_counter() >= ask_deadline
-                result.ended = "time" if is_time_over else "exhausted"
+                result.end_reason = "time" if is_time_over else "exhausted"
                 break
             asked_records: list[Record] = []
             # Closing the evaluator cancels what the workers have not finished.
@@ -96,16 +96,16 @@ def run_strategy(
                 for arch_records in evaluations:
                     asked_records += arch_records
                     result.records += arch_records
-                    result.ended = tracker.add(arch_records, perf_counter() - start)
+                    result.end_reason = tracker.add(arch_records, perf_counter() - start)
                     if on_progress:
                         on_progress(
                             Progress(stage, tracker.done, budget.total, records=arch_records)
                         )
-                    if result.ended:
+                    if result.end_reason:
                         break
             # A spent budget may cut the last request short. The strategy learns from it too.
             strategy.tell(asked_records)
     except KeyboardInterrupt:
-        result.ended = "interrupted"
+        result.end_reason = "interrupted"
     result.seconds = perf_counter() - start
     return result

@@ -30,7 +30,7 @@ MAX_MISTAKE_SIDE = 96
 def evaluate_training(
     training: Training,
     key: TrainingKey,
-    ended: str,
+    end_reason: str,
     parts: Mapping[str, Part],
     class_names: tuple[str, ...],
     command: str,
@@ -44,7 +44,7 @@ def evaluate_training(
     Args:
         training: The training, after its last step.
         key: Identity of the training.
-        ended: Why the training ended: "epochs", "patience" or "time".
+        end_reason: Why the training ended: "epochs", "patience" or "time".
         parts: The test part, and the parts whose sizes are listed in the result.
         class_names: Names of the classes; empty if the data have none.
         command: What to type to repeat the training.
@@ -86,7 +86,7 @@ def evaluate_training(
         samples_per_second = training.epoch_samples / training.epoch_seconds
     return TrainingResult(
         key=key,
-        ended=ended,
+        end_reason=end_reason,
         curve=tuple(training.curve),
         best=best.to_document(),
         samples={name: len(part) for name, part in parts.items()},

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 TRAINING_FILE = "train.json"
+# Fields of `TrainingResult` that have another key in `train.json`, which old runs contain too.
+_STORED_KEYS = {"end_reason": "ended"}
 # Fields that depend on the test part.
 _TEST_RESULTS = (
     "loss",
@@ -155,7 +157,7 @@ class TrainingResult:
 
     Attributes:
         key: Identity of the training.
-        ended: Why the training ended: "epochs", "patience" or "time".
+        end_reason: Why the training ended: "epochs", "patience" or "time".
         curve: One row of metrics per epoch.
         best: Epoch and kind of the best weights, and their validation metrics. After a refit there
             are no validation metrics, and the weights are those at the end.
@@ -201,7 +203,7 @@ class TrainingResult:
     """
 
     key: TrainingKey
-    ended: str
+    end_reason: str
     curve: tuple[dict[str, float], ...]
     best: dict[str, Any]
     loss: float
@@ -324,7 +326,7 @@ class TrainingResult:
 
     def to_document(self) -> dict[str, Any]:
         """Return the result as `--json` prints it: plain data without images."""
-        result_fields = dict(vars(self))
+        result_fields = self._make_document()
         del result_fields["model"]
         del result_fields["was_finished"]
         del result_fields["key"]
@@ -337,7 +339,7 @@ class TrainingResult:
 
     def save(self) -> "TrainingResult":
         """Write `train.json` into the folder of the training."""
-        content = dict(vars(self))
+        content = self._make_document()
         del content["model"]
         del content["was_finished"]
         del content["folder"]
@@ -346,6 +348,13 @@ class TrainingResult:
         with use_run_folder(folder):
             write_atomically(folder / TRAINING_FILE, json.dumps(content, indent=1) + "\n")
         return self
+
+    def _make_document(self) -> dict[str, Any]:
+        """Return the fields by their keys in `train.json` and in the output of `--json`."""
+        document = {}
+        for name, value in vars(self).items():
+            document[_STORED_KEYS.get(name, name)] = value
+        return document
 
     @staticmethod
     def read(folder: str | Path) -> "TrainingResult":
@@ -360,6 +369,8 @@ class TrainingResult:
             content["classes"] = tuple(content["classes"])
             content["notes"] = tuple(content.get("notes", ()))
             content["folder"] = str(folder)
+            for name, key in _STORED_KEYS.items():
+                content[name] = content.pop(key)
             result = TrainingResult(**content)
             # An impossible accuracy is reported here, as damage of this file.
             if result.accuracy is not None:

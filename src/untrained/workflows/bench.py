@@ -1,8 +1,8 @@
 """`bench(...)`: compare proxies with known results.
 
 All proxies score the same architectures, failures are counted, baselines are always included, and
-every statistic has a confidence interval. Records are kept in a run folder: the same call resumes,
-and a call with more samples measures only the new architectures.
+every statistic has a confidence interval if there are enough architectures. Records are kept in a
+run folder: the same call resumes, and a call with more samples measures only the new architectures.
 """
 
 from collections.abc import Sequence
@@ -261,7 +261,7 @@ def bench(
         settings=settings,
         versions=read_versions(),
         cost=cost,
-        batched=scoring_result.batched,
+        batched=scoring_result.batched_networks,
         seeds=seeds,
         folder=str(folder),
         made_on=format_now(),

@@ -100,11 +100,11 @@ def run_contest(
     parts = split_for_contest(settings.source, settings.seed)
     contest = RunningContest(entries, archs, settings, parts, on_progress)
     try:
-        ended = contest.run(substitutes)
+        end_reason = contest.run(substitutes)
     except KeyboardInterrupt:
-        ended = "interrupted"
-    result = contest.conclude(ended)
-    if result is None and ended == "interrupted":
+        end_reason = "interrupted"
+    result = contest.conclude(end_reason)
+    if result is None and end_reason == "interrupted":
         raise Interrupted(
             "stopped by Ctrl-C before the first training of the contest was finished; the same "
             "command resumes"
@@ -150,7 +150,7 @@ class RunningContest:
                 None for none.
 
         Returns:
-            "finished", or "time" if the time ran out before the last round.
+            "finished", or "time" if the time ran out before all rounds were finished.
         """
         state = self._state
         # The page of the run shows the entries from the file.
@@ -177,11 +177,11 @@ class RunningContest:
         state.save()
         return "time"
 
-    def conclude(self, ended: str) -> Contest | None:
+    def conclude(self, end_reason: str) -> Contest | None:
         """Choose the winner, save the contest and delete the weights of the other entries.
 
         Args:
-            ended: "finished", "time" or "interrupted".
+            end_reason: "finished", "time" or "interrupted".
 
         Returns:
             The contest, or None if no training finished.
@@ -208,7 +208,7 @@ class RunningContest:
             recipe=settings.recipe.label,
             data=settings.data,
             seconds=sum(entry.seconds for entry in entries),
-            ended=ended,
+            end_reason=end_reason,
             search_key=settings.search_key,
             passed_over=state.passed_over,
             replacements=state.replacements,
@@ -218,7 +218,7 @@ class RunningContest:
         )
         contest.save(settings.folder)
         # An interrupted contest needs all weights when it is resumed.
-        if ended != "interrupted":
+        if end_reason != "interrupted":
             for number in state.entries:
                 if number != winner:
                     get_weights_path(settings.folder, number).unlink(missing_ok=True)
@@ -409,7 +409,7 @@ class RunningContest:
 
         try:
             with random_state(training.seed), fastest_kernels(training.device):
-                ended = training.run(
+                end_reason = training.run(
                     time_limit=MAX_OVERRUN * seconds,
                     finish_in=seconds - preparation_seconds,
                     on_step=report_step,
@@ -430,7 +430,7 @@ class RunningContest:
             get_weights_path(self._settings.folder, number), training.final_model.state_dict()
         )
         epochs_trained: float = training.recipe.epochs
-        if ended == "time":
+        if end_reason == "time":
             epochs_trained = training.step / training.steps_per_epoch
         return _make_round_result(evaluation, epochs_trained, samples, duration)
 

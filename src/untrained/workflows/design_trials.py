@@ -32,7 +32,12 @@ from untrained.identity import read_torch_version
 from untrained.probe.gradients import compute_sample_losses
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
-from untrained.reports.confirmation_result import BEST_OF_SEARCH, DesignResult, list_learning_rates
+from untrained.reports.confirmation_result import (
+    BEST_OF_SEARCH,
+    NO_TIME_LEFT,
+    DesignResult,
+    list_learning_rates,
+)
 from untrained.seeds import derive_seed
 from untrained.spaces import Space, fingerprint_space
 from untrained.training.adaptation import adapt_recipe
@@ -62,7 +67,7 @@ from untrained.workflows.network_spec import load_network_spec, make_ctr_design_
 from untrained.workflows.train import get_data_argument, train
 from untrained.workflows.training_setup import TrainingSetup
 
-RECIPE = RECIPES["ctr"]
+CTR_RECIPE = RECIPES["ctr"]
 # Largest number of rows that a candidate sees, over all epochs.
 MAX_ROWS_SEEN = 100_000
 TRAININGS_FILE = "trainings.json"
@@ -188,9 +193,6 @@ class TableTrainer:
                     outcomes[name] = self._train_design(
                         name, report_finished_networks, seconds_each
                     )
-            except Interrupted:
-                # Ctrl-C ends the whole comparison.
-                raise
             except UsageError as error:
                 # A training that diverged is a result too.
                 outcomes[name] = str(error)
@@ -213,7 +215,7 @@ class TableTrainer:
             Interrupted: Ctrl-C was pressed. The winner is saved already.
         """
         if seconds == 0:
-            return DesignResult(BOOSTING, error="there was no time for it")
+            return DesignResult(BOOSTING, error=NO_TIME_LEFT)
         self._report_progress("comparing", 0, 1, 0)
         try:
             result = catch_failure(train_boosting, self.source, seconds)
@@ -450,16 +452,17 @@ def thin_part(part: Part) -> Part:
     return part
 
 
-def shorten_recipe(rows: int, recipe: Recipe = RECIPE) -> Recipe:
+def shorten_recipe(rows: int, recipe: Recipe = CTR_RECIPE) -> Recipe:
     """Return the recipe with fewer epochs, so that a candidate sees at most `MAX_ROWS_SEEN` rows.
 
-    With the recipe `table`, which has many epochs, the limit is a quarter of that.
+    With any recipe other than `ctr`, the limit is a quarter of that. At least one epoch is
+    trained.
 
     Epochs are reduced rather than rows (`thin_part`), because the winner is trained on all rows:
     candidates should see as many different rows as possible, even if only once.
     """
     max_rows_seen = MAX_ROWS_SEEN
-    if recipe.name != RECIPE.name:
+    if recipe.name != CTR_RECIPE.name:
         max_rows_seen = MAX_ROWS_SEEN // 4
     epochs = max(1, min(recipe.epochs, max_rows_seen // max(rows, 1)))
     return recipe.with_options(epochs=epochs, warm_up=min(recipe.warm_up, epochs / 10))

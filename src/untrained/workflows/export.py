@@ -51,14 +51,14 @@ class ExportResult:
         folder: The folder of the export.
         config: The content of `config.json`.
         missing: Files that could not be written, with the reasons.
-        moved_files: Folder to which files of the user were moved that appeared in the old folder
-            during the export; None if there were none.
+        moved_files_folder: Folder with the files that the user added to the output folder during
+            the export; None if there were none.
     """
 
     folder: Path
     config: dict[str, Any]
     missing: dict[str, str]
-    moved_files: Path | None = None
+    moved_files_folder: Path | None = None
 
 
 def export(

@@ -217,12 +217,12 @@ def _read_folder(
                 f"first run untrained train {folder}"
             )
         training = {}
-    data_of_run = winner.data if data is None else data
+    requested_data = winner.data if data is None else data
     if winner.winning_design:
         return _Request(
             network=make_ctr_design_arch(winner.winning_design),
             space=space,
-            data=data_of_run,
+            data=requested_data,
             input_shape=input_shape or winner.input_shape,
             folder=folder,
             training=training,
@@ -239,7 +239,7 @@ def _read_folder(
     return _Request(
         network=arch,
         space=run_space,
-        data=data_of_run,
+        data=requested_data,
         input_shape=input_shape or winner.input_shape,
         folder=folder,
         training=training,
@@ -261,8 +261,8 @@ def _choose_space_of_training(
 ) -> str | Space:
     """Return the space of a trained network if it may be loaded.
 
-    Code that a folder refers to runs only if it is unchanged and the user has named it before, or
-    if the user names it now.
+    Code that a folder refers to runs only if it is unchanged and the user has asked to run this
+    version of the code on this machine before, or if the user names it now.
 
     Args:
         key: The key of the training.

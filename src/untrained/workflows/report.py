@@ -176,7 +176,7 @@ def _render_page(folder: str | Path, reload_seconds: int | None) -> str:
             )
     run = RunFolder.read(folder)
     session = read_session(folder)
-    if not run.store.is_file() and session is not None:
+    if not run.store_path.is_file() and session is not None:
         # Nothing was measured before the process was killed.
         ranked = rank_run(run, [])
     else:
@@ -210,12 +210,15 @@ def describe_unfinished_session(folder: Path) -> str:
 
 
 def describe_running_session(session: Session) -> str:
-    """Describe in a sentence that a session is in progress, and how far it is."""
-    return f"The search is running ({session.text}). This is what it has stored so far."
+    """Describe in a sentence that a session is in progress, with its progress."""
+    return (
+        f"A command is working on this run ({session.text}). The report shows what is stored so "
+        "far."
+    )
 
 
 def describe_killed_session(session: Session) -> str:
-    """Describe in a sentence that the last session was killed, and how far it was."""
+    """Describe in a sentence that the last session was killed, with its progress."""
     return (
         f"The last session was killed ({session.text}). What was finished is kept, and the same "
         "command resumes."
@@ -244,7 +247,7 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
     for arch, failure in ranking.failed:
         failed.append(FailedArch(str(arch), failure.kind, failure.detail, failure.trace))
     limits = []
-    for row in run.limits:
+    for row in run.limit_results:
         limits.append(
             LimitResult(
                 name=row["limit"],

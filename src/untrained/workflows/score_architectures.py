@@ -1,6 +1,6 @@
 """Score a list of architectures with a list of proxies, and keep the records in a store.
 
-Benchmarks, calibrations and confirmations use this function.
+Benchmarks, calibrations and reproductions of papers use this function.
 """
 
 from collections.abc import Mapping, Sequence
@@ -104,8 +104,8 @@ def score_architectures(
             report_progress,
             stage=stage,
         )
-        result.batched = sum(cost.batched for cost in executor.costs())
-    if result.ended == "interrupted":
+        result.batched_networks = sum(cost.batched_networks for cost in executor.costs())
+    if result.end_reason == "interrupted":
         raise Interrupted(
             f"stopped by Ctrl-C; finished records are in {store_path}, and the same command resumes"
         )

@@ -119,24 +119,24 @@ class SearchResult:
         run: The run folder.
         records: All records of the search.
         ranking: The architectures, best first, and those without a score.
-        confirmed: The short trainings of the best on a table, if there were any.
+        confirmation: The short trainings of the best on a table, if there were any.
         contest: The contest of the best on images, if there was one.
         training: The training of the winner, if the search exported it.
-        exported: The export of the winner, if the search exported it.
+        export_result: The export of the winner, if the search exported it.
     """
 
     run: RunFolder
     records: tuple[Record, ...]
     ranking: Ranking
-    confirmed: Confirmation | None = None
+    confirmation: Confirmation | None = None
     contest: Contest | None = None
     training: TrainingResult | None = None
-    exported: ExportResult | None = None
+    export_result: ExportResult | None = None
 
     @property
     def has_winner(self) -> bool:
         """Whether a network was scored, and the search was not interrupted."""
-        return bool(self.ranking.standings) and self.run.ended != "interrupted"
+        return bool(self.ranking.standings) and self.run.end_reason != "interrupted"
 
     @property
     def best(self) -> Arch:
@@ -150,8 +150,8 @@ class SearchResult:
             )
         archs = {str(standing.arch): standing.arch for standing in self.ranking.standings}
         trained_winner = None
-        if self.confirmed is not None:
-            trained_winner = self.confirmed.best_arch
+        if self.confirmation is not None:
+            trained_winner = self.confirmation.best_arch
         elif self.contest is not None:
             trained_winner = self.contest.winner
         winner = choose_winner(list(archs), trained_winner)
@@ -164,8 +164,8 @@ class SearchResult:
 
         This is `best` as text or, on a table, the name of the hand-designed network that won.
         """
-        if self.confirmed is not None and self.confirmed.winning_design:
-            return self.confirmed.winning_design
+        if self.confirmation is not None and self.confirmation.winning_design:
+            return self.confirmation.winning_design
         return str(self.best)
 
     def frame(self) -> "pd.DataFrame":
@@ -184,8 +184,8 @@ class SearchResult:
         lines = [self._format_title(), repr(self.ranking)]
         if self.ranking.standings:
             lines.append(f"best: {self.best}")
-        if self.confirmed is not None and self.confirmed.winning_design:
-            lines.append(f"{self.confirmed.winner_text}.")
+        if self.confirmation is not None and self.confirmation.winning_design:
+            lines.append(f"{self.confirmation.winner_text}.")
         if self.contest is not None:
             lines.append(self.contest.verdict)
         lines.append(f"run folder: {self.run.folder}")
@@ -196,8 +196,8 @@ class SearchResult:
         lines = [f"<p>{escape(self._format_title())}</p>", self.ranking._repr_html_()]
         if self.ranking.standings:
             lines.append(f"<p>best: <code>{escape(str(self.best))}</code></p>")
-        if self.confirmed is not None and self.confirmed.winning_design:
-            lines.append(f"<p>{escape(self.confirmed.winner_text)}.</p>")
+        if self.confirmation is not None and self.confirmation.winning_design:
+            lines.append(f"<p>{escape(self.confirmation.winner_text)}.</p>")
         if self.contest is not None:
             lines.append(f"<p>{escape(self.contest.verdict)}</p>")
         lines.append(f"<p>run folder: <code>{escape(str(self.run.folder))}</code></p>")
@@ -205,7 +205,7 @@ class SearchResult:
 
     def _format_title(self) -> str:
         config = self.run.config
-        return f"Search of {config.space} by {config.score_name} on {config.data}"
+        return f"Search of {config.space} with {config.score_name} on {config.data}"
 
 
 class SearchOptions(ComputeOptions, total=False):
@@ -255,7 +255,7 @@ def search(
     on_progress: ProgressCallback | None = None,
     **options: Unpack[SearchOptions],
 ) -> SearchResult:
-    """Search a space for the best architecture by a proxy. Ctrl-C keeps the best so far.
+    """Search a space for the best architecture with a proxy. Ctrl-C keeps the best so far.
 
     The same call resumes a search that was stopped.
 
@@ -440,17 +440,17 @@ def _export_winner(
     from untrained.workflows.winner_export import (
         announce_winner_export,
         export_trained_winner,
-        finish_announced_report,
+        rewrite_report_on_failure,
         train_winner,
     )
 
     result = announce_winner_export(result, options.out, options.recipe, options.refit)
     if not result.has_winner:
         return result
-    with finish_announced_report(options.run):
+    with rewrite_report_on_failure(options.run):
         training = train_winner(options, on_progress)
-        exported = export_trained_winner(options)
-    return replace(result, training=training, exported=exported)
+        export_result = export_trained_winner(options)
+    return replace(result, training=training, export_result=export_result)
 
 
 def run_search(
@@ -476,7 +476,8 @@ def run_search(
         source: The data, if they are loaded already.
         on_data: Called with the data before the work begins.
         on_plan: Called with the time plan in words, before networks are scored.
-        time_plan: How the time is divided among the phases; None if nothing follows the search.
+        time_plan: How the time is divided among the phases; None to make a plan from `config`,
+            without a training of the winner.
 
     Returns:
         The records, their ranking and the run folder.
@@ -649,7 +650,7 @@ def _run_session(
 ) -> SearchResult:
     """Run the strategy until its budget is spent or Ctrl-C, rank its records and save the run."""
     stages = setup.stages
-    with Store(run.store) as store:
+    with Store(run.store_path) as store:
         stages.connect(executor, store, weights)
         search_key = run.compute_search_key(stages.list_requests() + setup.limits.list_requests())
         run = replace(run, search_key=search_key).save()
@@ -662,7 +663,7 @@ def _run_session(
         reference = setup.sample_reference()
         if reference:
             budget = budget.subtract_seconds(perf_counter() - start)
-        session = stages.run(
+        driver_result = stages.run(
             setup.strategy,
             budget,
             run.search_key,
@@ -675,7 +676,7 @@ def _run_session(
         if ranked.ranking.standings:
             best = ranked.ranking.standings[0].arch
         aggregates = [fitted.describe() for fitted in stages.fitted_aggregates]
-        run = replace(run, limits=setup.limits.describe(best), aggregates=aggregates)
+        run = replace(run, limit_results=setup.limits.describe(best), aggregates=aggregates)
         if setup.known_designs:
             run = replace(run, known_designs=setup.known_designs)
     warm_up_seconds = 0.0
@@ -683,7 +684,11 @@ def _run_session(
         warm_up_seconds = weights.seconds
     worker_rows = [cost.row() for cost in executor.costs()]
     run = run.add_session(
-        worker_rows, session.seconds, session.ended, warm_up_seconds, stages.step_log
+        worker_rows,
+        driver_result.seconds,
+        driver_result.end_reason,
+        warm_up_seconds,
+        stages.step_log,
     )
     run.save()
     write_trace(run.folder, setup.strategy)
@@ -758,23 +763,23 @@ def _train_best(setup: SearchSetup, result: SearchResult, time_plan: TimePlan) -
                 time_plan.get_remaining_seconds(),
             )
         except Interrupted:
-            return replace(result, run=replace(run, ended="interrupted").save())
-        result = replace(result, confirmed=confirmation)
+            return replace(result, run=replace(run, end_reason="interrupted").save())
+        result = replace(result, confirmation=confirmation)
     else:
         try:
             contest = _run_contest(setup, result, _make_contest_settings(setup, run, time_plan))
         except Interrupted:
-            return replace(result, run=replace(run, ended="interrupted").save())
+            return replace(result, run=replace(run, end_reason="interrupted").save())
         result = replace(result, contest=contest)
-        if contest is not None and contest.ended == "interrupted":
-            run = replace(run, ended="interrupted")
+        if contest is not None and contest.end_reason == "interrupted":
+            run = replace(run, end_reason="interrupted")
     # The winner may have changed, and the run folder describes its values for the limits.
-    with Store(run.store) as store:
+    with Store(run.store_path) as store:
         setup.limits.use_store(store, run.search_key)
         limit_rows = setup.limits.describe(result.best)
-    if result.confirmed is not None and result.confirmed.winning_design:
-        limit_rows = _describe_limits_of_design(limit_rows, result.confirmed)
-    return replace(result, run=replace(run, limits=limit_rows).save())
+    if result.confirmation is not None and result.confirmation.winning_design:
+        limit_rows = _describe_limits_of_design(limit_rows, result.confirmation)
+    return replace(result, run=replace(run, limit_results=limit_rows).save())
 
 
 def _describe_limits_of_design(
@@ -814,7 +819,7 @@ def _run_contest(
     def add_latency(entry: ContestEntry) -> ContestEntry | None:
         if setup.limits.max_latency is None:
             return entry
-        with Store(run.store) as store:
+        with Store(run.store_path) as store:
             setup.limits.use_store(store, run.search_key)
             latency = setup.limits.measure_latency(archs[entry.arch])
         if latency is None:

@@ -133,7 +133,7 @@ class SearchStages:
         seconds = 0.0
         if reference:
             reference_result = self._measure_reference(reference, budget, ask_size)
-            if reference_result.ended == "interrupted":
+            if reference_result.end_reason == "interrupted":
                 # The records are stored, but no candidate can be scored without the reference.
                 return replace(reference_result, records=[])
             seconds += reference_result.seconds
@@ -147,7 +147,7 @@ class SearchStages:
                 limit_sampling_time,
             )
             seconds += screening_result.seconds
-            if screening_result.ended == "interrupted":
+            if screening_result.end_reason == "interrupted":
                 return replace(screening_result, seconds=seconds)
             survivors = screening.select_survivors(screening_result.records)
             strategy = FixedCandidates(survivors)
@@ -213,7 +213,7 @@ class SearchStages:
             ask_size,
             stage=REFERENCE_STAGE,
         )
-        if result.ended != "interrupted":
+        if result.end_reason != "interrupted":
             for aggregate in aggregates:
                 self.fitted_aggregates.append(FittedAggregate.fit(aggregate, result.records))
             if self._on_progress is not None:

@@ -174,9 +174,8 @@ def train(
         start: Path of a file with initial weights, such as the model.pt of another training of the
             same network. The default is fresh weights.
         time: Stop after this time, such as "5m". The same call then continues.
-        finish_in: Longest duration in seconds of a training that ends with its last epoch: if it
-            would take longer, the number of epochs is reduced, and the learning rate still falls to
-            its final value. `time`, in contrast, interrupts the training.
+        finish_in: Seconds within which the whole learning-rate schedule must finish. Epochs are
+            left out if it would take longer; `time` only interrupts the training.
         checkpoint_every: Number of steps between checkpoints. There is also one after every epoch
             and, unless several processes train, one when 30 seconds have passed.
         input_shape: Input shape of the network, such as (3, 32, 32).
@@ -200,7 +199,7 @@ def train(
         >>> result = ut.train(
         ...     model, "digits", "quick(epochs=1)", input_shape=(3, 32, 32), run="runs/linear"
         ... )
-        >>> result.ended
+        >>> result.end_reason
         'epochs'
     """
     if is_samples(recipe):
@@ -379,7 +378,7 @@ def train(
         stack.enter_context(random_state(seed))
         stack.enter_context(fastest_kernels(process.device))
         stack.enter_context(_explain_early_end(training, folder))
-        ended = training.run(
+        end_reason = training.run(
             save_checkpoint=save_checkpoint,
             checkpoint_every=checkpoint_every,
             checkpoint_seconds=checkpoint_seconds,
@@ -395,7 +394,7 @@ def train(
         result = evaluate_training(
             training,
             key,
-            ended,
+            end_reason,
             listed_parts,
             class_names=tuple(setup.source.classes),
             command=_format_command(key, loaded_recipe, folder),
@@ -410,7 +409,7 @@ def train(
                 setup.source.schema.save(folder)
             result.save()
             # A training that reached its time limit needs its checkpoint to continue.
-            if ended != "time":
+            if end_reason != "time":
                 _remove_checkpoint(folder)
     process.wait_for_others()
     return result
@@ -576,7 +575,7 @@ def _read_finished_training(folder: Path, key: TrainingKey) -> TrainingResult | 
         return None
     result = TrainingResult.read(folder)
     key.check_same(result.key, folder)
-    if result.ended == "time":
+    if result.end_reason == "time":
         return None
     return result
 

@@ -33,9 +33,10 @@ from untrained.workflows.contest_training import (
 
 # The training of the winner should have this many epochs.
 TARGET_EPOCHS = 80
-# Number of networks that are timed first, and of random ones at the resulting limit.
+# Number of networks that are timed first.
 TIMED_NETWORKS = 4
-TIMED_SAMPLES = 6
+# Number of random networks at the resulting limit that are timed afterwards.
+TIMED_RANDOM_NETWORKS = 6
 # Each of these two measurements takes at most this fraction of the time of the final training, but
 # times at least one network.
 MAX_TIMING_SHARE = 0.05
@@ -190,7 +191,7 @@ def _sample_at_limit(space: ConstrainedSpace, limit: TrainingTimeLimit) -> Itera
     limited_space = ConstrainedSpace(space.space, space.limits, space.task)
     limited_space.limit_training_time(limit)
     rng = make_generator("networks at the limit", space.name)
-    for _ in range(TIMED_SAMPLES):
+    for _ in range(TIMED_RANDOM_NETWORKS):
         yield limited_space.sample(rng)
 
 

@@ -111,9 +111,9 @@ class Validation:
             raise UsageError(f"{show_value(text)} is not a validation; type {EXAMPLES}")
         kind, colon, metric_text = text.partition(":")
         if kind == "table" and colon:
-            return _validate_by_table(TableMetric.parse(metric_text, space, root))
+            return _make_table_validation(TableMetric.parse(metric_text, space, root))
         if kind.partition("(")[0].strip() == "training":
-            return _validate_by_training(text.strip().removeprefix("training"))
+            return _make_training_validation(text.strip().removeprefix("training"))
         raise UsageError(f"{text!r} is not a validation; type {EXAMPLES}")
 
     def extend_evaluator(
@@ -132,7 +132,7 @@ class Validation:
         return TableEvaluator(self.table_metric, evaluator, task, seed, store)
 
 
-def _validate_by_table(table_metric: TableMetric) -> Validation:
+def _make_table_validation(table_metric: TableMetric) -> Validation:
     metric = table_metric.metric
     return Validation(
         measure=table_metric.measure,
@@ -142,7 +142,7 @@ def _validate_by_table(table_metric: TableMetric) -> Validation:
     )
 
 
-def _validate_by_training(options: str) -> Validation:
+def _make_training_validation(options: str) -> Validation:
     """Return a validation by a short training; `options` are in brackets, or empty."""
     training_name = SHORT_TRAINING + options
     training = load_proxy(training_name)

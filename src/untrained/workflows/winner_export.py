@@ -91,7 +91,7 @@ def announce_winner_export(
 
 
 @contextmanager
-def finish_announced_report(run: Path) -> Iterator[None]:
+def rewrite_report_on_failure(run: Path) -> Iterator[None]:
     """Write the report again if the block fails, because the current page reloads for ever."""
     try:
         yield

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.formatting import format_duration
-from untrained.reports.confirmation_result import Confirmation
+from untrained.reports.confirmation_result import NO_TIME_LEFT, Confirmation
 
 WIDE_TERMINAL = 100  # columns; enough for long names
 HEADING_WIDTH = 7
@@ -23,7 +23,8 @@ def show_confirmation(confirmation: Confirmation) -> None:
         console.print(_make_design_table(confirmation, wide=console.width >= WIDE_TERMINAL))
     for entry in confirmation.entries:
         if entry.error:
-            console.print_plain(f"{entry.title} failed: {entry.error}")
+            verb = "was skipped" if entry.error == NO_TIME_LEFT else "failed"
+            console.print_plain(f"{entry.title} {verb}: {entry.error}")
         elif entry.violation:
             console.print_plain(f"{entry.title} cannot win: {entry.violation}")
     for line in confirmation.sentences:

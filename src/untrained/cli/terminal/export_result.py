@@ -16,10 +16,10 @@ def show_export_result(result: ExportResult) -> None:
     if latency:
         milliseconds = format_limited_value("max_latency", latency["seconds"])
         console.print_plain(f"model.onnx: {milliseconds} per sample on this machine")
-    if result.moved_files:
+    if result.moved_files_folder:
         console.print_plain(
             "files that appeared in the folder during the export were moved to: "
-            f"{result.moved_files}",
+            f"{result.moved_files_folder}",
             wrap=False,
         )
     console.print_plain(f"exported: {result.folder}", wrap=False)

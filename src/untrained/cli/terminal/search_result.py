@@ -53,7 +53,7 @@ def show_search_result(result: SearchResult, page: Path) -> None:
 
 
 def _show_winner(console: SafeConsole, result: SearchResult) -> None:
-    """Print the winner, after what it was chosen by: the contest, or ranking and confirmation."""
+    """Print how the winner was chosen, then the winner."""
     standings = result.ranking.standings
     if not standings:
         if result.ranking.failed:
@@ -77,14 +77,16 @@ def _show_winner(console: SafeConsole, result: SearchResult) -> None:
         seeds = format_count(result.run.config.seeds, "seed")
         archs = format_count(ties, "architecture")
         verb = "is" if ties == 1 else "are"
-        console.print(f"= {archs} {verb} not significantly worse than the best, by {seeds} (95 %)")
-    if result.confirmed:
+        console.print(
+            f"= {archs} {verb} not significantly worse than the best (95 % intervals over {seeds})"
+        )
+    if result.confirmation:
         archs_in_table = [standing.arch for standing in standings[:ROWS_SHOWN]]
         if result.best in archs_in_table:
             console.print("* the best of the confirmation trainings")
-        show_confirmation(result.confirmed)
+        show_confirmation(result.confirmation)
     console.print_plain(f"best: {result.best}", wrap=False)
-    if result.confirmed and result.confirmed.winning_design:
+    if result.confirmation and result.confirmation.winning_design:
         console.print_plain(f"winner: {result.winner_name}, a hand-designed network", wrap=False)
 
 
@@ -99,11 +101,11 @@ def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
     if failures:
         reasons = escape(_format_failure_counts(failures))
         console.print(f"no score for {len(failures)} of {total}: {reasons}")
-    has_trained = result.contest is not None or result.confirmed is not None
+    has_trained = result.contest is not None or result.confirmation is not None
     advice = get_confirm_advice(has_trained)
     for facts in run.aggregates:
         console.print_plain(describe_consensus(facts, advice))
-    for row in run.limits:
+    for row in run.limit_results:
         console.print_plain(format_limit(row))
         if row.get("predicted"):
             command = f"untrained latency bundle --run {quote(str(run.folder))}"
@@ -143,7 +145,7 @@ def _make_ranking_table(result: SearchResult) -> Table:
 
     # Sizes are shown next to the score, because they are the baselines of every proxy.
     sizes = _collect_sizes(result)
-    winner = result.best if result.confirmed else None
+    winner = result.best if result.confirmation else None
     format_score = choose_column_format([standing.score for standing in best], digits=5)
     for place, standing in enumerate(best, 1):
         cells = [

@@ -94,9 +94,9 @@ def show_training_result(result: TrainingResult, page: Path, of_search: bool = F
         )
     console.print(f"[bold]{make_training_headline(result)}[/]", highlight=False)
     console.print_plain(_describe_selection(result))
-    if result.ended == "time":
+    if result.end_reason == "time":
         console.print_plain("stopped early: --time was reached; the same command resumes")
-    elif result.ended != "epochs":
+    elif result.end_reason != "epochs":
         console.print_plain("stopped early: the validation result no longer improved")
     if result.bias_text:
         console.print_plain(result.bias_text)

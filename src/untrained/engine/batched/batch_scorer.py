@@ -19,7 +19,7 @@ from time import perf_counter
 import torch
 
 from untrained.engine.worker import BuiltNetwork, RequestGroup, Worker
-from untrained.errors import UsageError, is_out_of_memory
+from untrained.errors import Interrupted, UsageError, is_out_of_memory
 from untrained.probe import Probe
 from untrained.probe.batched.plan import MeasurementPlan
 from untrained.probe.batched.signatures import SignatureCache
@@ -129,7 +129,7 @@ class BatchScorer:
         networks = []
         for requests in portion:
             networks.append(BuiltNetwork(self._worker, requests[0], wait=False))
-        device = networks[0].device
+        device_monitor = networks[0].device_monitor
         start = perf_counter()
         probes = [network.get_probe() for network in networks]
         fits_into_memory = self._measure_probes(
@@ -138,9 +138,9 @@ class BatchScorer:
         if not fits_into_memory:
             probes.clear()
             networks.clear()
-            device.free_memory()
+            device_monitor.free_memory()
             return None
-        device.synchronize()
+        device_monitor.synchronize()
         shared_seconds = (perf_counter() - start) / len(portion)
         # Whether the pass has measured everything that the proxies of a network read.
         is_measured = [probe is not None and plan.is_complete(probe) for probe in probes]
@@ -155,7 +155,7 @@ class BatchScorer:
             if _ran_out_of_memory(records):
                 del network
                 networks.clear()
-                device.free_memory()
+                device_monitor.free_memory()
                 return None
             networks_in_batch = 1
             if was_measured:
@@ -169,7 +169,7 @@ class BatchScorer:
         """Measure in one pass what the proxies will read. Return whether memory was sufficient."""
         try:
             plan.measure(probes, self._signatures)
-        except UsageError:
+        except (UsageError, Interrupted):
             raise
         except Exception as error:
             # The networks are then measured one by one, and the one that fails gets the failure.

@@ -30,9 +30,10 @@ class WorkerCost:
         build: Seconds for building networks.
         transfer: Seconds for moving networks and samples to the device.
         measure: Seconds for measuring.
-        alive: Seconds between its start and its end, or until now.
+        alive: Seconds between its start and its end, or until now. For the inline executor: only
+            the time of scoring.
         deaths: How often its process died and was replaced.
-        batched: Number of networks that were measured in one pass with others.
+        batched_networks: Number of networks that were measured in one pass with others.
     """
 
     worker: str
@@ -42,7 +43,7 @@ class WorkerCost:
     measure: float = 0.0
     alive: float = 0.0
     deaths: int = 0
-    batched: int = 0
+    batched_networks: int = 0
 
     @property
     def idle(self) -> float:
@@ -53,7 +54,7 @@ class WorkerCost:
         """Add the cost of one network."""
         self.networks += 1
         if any(record.networks_in_batch > 1 for record in records):
-            self.batched += 1
+            self.batched_networks += 1
         for record in records:
             self.build += record.build_seconds
             self.transfer += record.transfer_seconds
@@ -61,7 +62,11 @@ class WorkerCost:
 
     def row(self) -> dict[str, object]:
         """Return the cost as it is written to `run.json`."""
-        return asdict(self) | {"idle": self.idle}
+        row = asdict(self)
+        # The key in `run.json` is older than the name of the attribute.
+        row["batched"] = row.pop("batched_networks")
+        row["idle"] = self.idle
+        return row
 
 
 class Executor(Protocol):
@@ -87,7 +92,7 @@ class Executor(Protocol):
 
 @dataclass
 class InlineExecutor:
-    """Scores one network after the other in this process.
+    """Scores networks in this process, without other workers.
 
     Attributes:
         worker: Scores the networks.

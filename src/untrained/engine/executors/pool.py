@@ -115,7 +115,8 @@ class PoolExecutor:
         self._start_missing_workers()
         self._reset(groups)
         try:
-            while self._send_groups():
+            self._send_groups()
+            while self._has_unfinished_groups():
                 # All events are handled before records are yielded, because the caller may take
                 # a long time with the records, or may stop.
                 results: list[IndexedRecords] = []
@@ -126,6 +127,7 @@ class PoolExecutor:
                         results += self._handle_event(event)
                 results += self._replace_late_workers()
                 yield from results
+                self._send_groups()
         finally:
             # The records of groups that are still in a queue would not be read.
             for worker, state in list(self._states.items()):
@@ -160,8 +162,8 @@ class PoolExecutor:
 
     # ---------------------------------------------------------------------------- sending groups
 
-    def _send_groups(self) -> bool:
-        """Fill the queues of workers, and return whether there are groups without records."""
+    def _send_groups(self) -> None:
+        """Fill the queues of workers."""
         for worker, state in self._states.items():
             limit = self._compute_queue_limit()
             if not state.is_ready or len(state.queue) > limit // 2:
@@ -176,6 +178,9 @@ class PoolExecutor:
             state.queue.extend(groups)
             for message in self._separate_suspects(groups):
                 self.backend.send_groups(worker, [queued.requests for queued in message])
+
+    def _has_unfinished_groups(self) -> bool:
+        """Return whether there are groups without records."""
         if any(state.queue for state in self._states.values()):
             return True
         # No worker is busy. Either all groups are done, or no worker is ready yet. To find out,

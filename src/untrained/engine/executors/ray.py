@@ -83,7 +83,7 @@ def compare_versions(driver_versions: dict[str, str], worker_versions: dict[str,
         worker_version = worker_versions[package]
         if worker_version != driver_version:
             return (
-                f"has {package} {worker_version}, and this process has {driver_version}; "
+                f"has {package} {worker_version}, but the driver has {driver_version}; "
                 "install the same version on every machine"
             )
     return ""

@@ -34,7 +34,7 @@ def make_contest_section(summary: SearchSummary) -> str:
         paragraphs.append(make_paragraph(sentence))
     if contest.passed_over_text:
         paragraphs.append(make_paragraph(contest.passed_over_text))
-    if contest.ended == "interrupted":
+    if contest.end_reason == "interrupted":
         note = "The contest was interrupted: the best network so far wins."
         paragraphs.append(make_paragraph(note, "warn"))
     charts = draw_result_over_time(contest) + draw_result_by_size(contest)

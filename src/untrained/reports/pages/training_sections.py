@@ -103,7 +103,7 @@ def _make_result_section(training: TrainingResult) -> str:
     facts["Data"] = training.key.data
     facts["Time"] = formatting.format_duration(training.seconds)
     facts["Samples per second"] = f"{rate} on {training.key.device}"
-    sentences = [_ENDINGS.get(training.ended, ""), _describe_selection(training)]
+    sentences = [_ENDINGS.get(training.end_reason, ""), _describe_selection(training)]
     for training_note in training.notes:
         sentences.append(f"{training_note[0].upper()}{training_note[1:]}.")
     parts = [make_fact_list(facts), make_paragraph(" ".join(sentences), "note")]
