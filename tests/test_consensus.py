@@ -367,7 +367,10 @@ def test_the_description_says_how_far_members_agree():
     )
     disagreeing = describe_consensus({**facts, "agreement": 0.2})
     assert "check the ranking with --confirm" in disagreeing
-    assert "No benchmark has a similar agreement (8 families, 0.41 to 0.89)." in disagreeing
+    assert (
+        "None of the 8 benchmarks has a similar agreement; theirs range from 0.41 to 0.89."
+        in disagreeing
+    )
     one_similar = describe_consensus({**facts, "agreement": 0.36})
     assert (
         "(Accel-NASBench), the consensus has a rank correlation with accuracy of 0.84; FLOPs alone have 0.64."

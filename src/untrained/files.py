@@ -18,7 +18,8 @@ from typing import Any
 from untrained.errors import UsageError
 from untrained.readers.json_file import parse_json
 
-# On a file system without locks, a temporary file of this age is that of a killed process.
+# On a file system without locks, a temporary file of this age is assumed to belong to a
+# killed process.
 _SECONDS_UNTIL_ABANDONED = 24 * 3600.0
 # Functions such as `is_locked` hold a lock for far less than this time. A lock that is held for
 # longer belongs to a process that works with the file.

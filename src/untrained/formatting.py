@@ -92,7 +92,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def format_progress(done: int, total: int | None, is_percentage: bool = False) -> str:
-    """Format how far a stage is: 1,200, 12 of 100, or 12 % if the units are per cent."""
+    """Format the progress of a stage: 1,200, 12 of 100, or 12 % if the units are per cent."""
     if is_percentage:
         return f"{done} %"
     if total is None:

@@ -22,7 +22,7 @@ def read_torch_version() -> str:
 
     The kernels of different builds give results that differ in the last digits.
     """
-    # Importing importlib.metadata takes 20 ms, which would slow down `untrained --help`.
+    # Importing importlib.metadata is slow, which would delay `untrained --help`.
     from importlib import metadata
 
     return metadata.version("torch")

@@ -95,7 +95,10 @@ def split_names(text: str) -> list[str]:
 
 def is_reference(name: str) -> bool:
     """Return whether a name refers to an object in a file or module, not to a registered one."""
-    if ":" not in name or name.startswith("|"):
+    if ":" not in name:
+        return False
+    # Only architectures of NAS-Bench-201 start with a bar: |none~0|+|none~0|none~1|+...
+    if name.startswith("|"):
         return False
     # 8:16:24:32:64 is an architecture of the size space of NATS-Bench.
     return not re.fullmatch(r"[\d:]+", name)
@@ -233,7 +236,10 @@ def _find_own_objects(module: ModuleType) -> dict[str, object]:
 
 
 def _import_file(path: Path) -> ModuleType:
-    code = find_user_code(str(path) if is_path(str(path)) else f"./{path}")
+    location = str(path)
+    if not is_path(location):
+        location = f"./{location}"
+    code = find_user_code(location)
     if code is None:
         raise UsageError(
             f"there is no file {path}; "

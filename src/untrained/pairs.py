@@ -15,7 +15,7 @@ def format_pairs(pairs: Iterable[tuple[str, int | float | str]]) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a text needs no quotes: it has no comma, or only commas inside brackets."""
+    """Return whether a text needs no quotes, because it would be parsed back unchanged."""
     if not text.isprintable() or text != text.strip() or set(text) & set("'\""):
         return False
     # An unclosed bracket would hide the comma that follows the value.

@@ -38,7 +38,7 @@ class Progress:
         best: The best architecture so far, in a search whose score is known while it runs. Limits
             that are measured at the end, such as latency, are not considered yet.
         is_percentage: Whether the units are per cent, so that `total` is 100.
-        remark: What the user should know before the next stage; mostly empty.
+        remark: What the user should know before the next stage; usually empty.
     """
 
     stage: str

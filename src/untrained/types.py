@@ -253,7 +253,7 @@ class ScoreRequest:
         init: Where the weights come from.
         dtype: Type of the weights and inputs.
         device: Device on which the network is measured.
-        code: Fingerprint of the user's code that builds the network. For our own spaces, it is the
+        code: Fingerprint of the user's code that builds the network. For built-in spaces, it is the
             version of the space, or empty for version 1.
         torch: Version of torch.
         networks_per_batch: How many networks are measured in one pass. If there are several, their

@@ -168,7 +168,7 @@ def _locate_module(name: str) -> tuple[Path, Path] | None:
 def _find_release(module: str) -> str:
     """Return the name and version of the installed package that contains a module."""
     top = module.partition(".")[0]
-    # Importing importlib.metadata takes 10 ms, which would slow down `untrained --help`.
+    # Importing importlib.metadata is slow, which would delay `untrained --help`.
     from importlib import metadata
 
     distributions = metadata.packages_distributions().get(top, [])
@@ -425,7 +425,7 @@ _trusted_in_this_process: set[str] = set()
 
 
 def trust_user_code(code: UserCode) -> None:
-    """Record on this machine that the user has named this version of the code."""
+    """Record that the user has asked to run this version of the code on this machine."""
     mark = _locate_trust_mark(code)
     if mark.name in _trusted_in_this_process:
         return
@@ -436,7 +436,7 @@ def trust_user_code(code: UserCode) -> None:
 
 
 def is_trusted(code: UserCode) -> bool:
-    """Return whether the user has named this version of the code on this machine before."""
+    """Return whether the user has asked to run this version of the code on this machine."""
     mark = _locate_trust_mark(code)
     return mark.name in _trusted_in_this_process or mark.is_file()
 

@@ -96,8 +96,9 @@ def test_a_ranking_of_networks_with_different_outputs_prints_a_warning(run_cli, 
         "from torch import nn\n" + "".join(map(factory.format, (5, 3, 9)))
     )
     warning = (
-        "warning: the networks have 3, 5 or 9 outputs, and each was scored on as many classes; "
-        "to score all on the same classes, add --classes 3 or --data\n"
+        "warning: the networks have different numbers of outputs (3, 5, 9), and each was scored "
+        "with as many classes as it has outputs; to use the same classes for all, add "
+        "--classes 3 or --data\n"
     )
     command = ("score", "--rank", "./models.py", *SHAPE, "--proxy", "grad_norm")
     for as_json in ((), ("--json",)):

@@ -93,7 +93,7 @@ def test_a_sample_of_a_large_table_is_drawn(own_space):
 def test_embedded_data_are_used_with_a_note(own_space):
     result = ut.bench(own_space, "params", table=make_frame(), workers=1)
     assert result.notes[-1] == (
-        "Networks see digits; --data names the data that yours were trained on."
+        "Networks see digits. Use --data to name the data that your networks were trained on."
     )
 
 

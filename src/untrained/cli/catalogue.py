@@ -191,7 +191,7 @@ def _describe_table(benchmark: str) -> Row:
 
 
 def list_papers() -> list[Row]:
-    """Return one row per table or figure that can be reproduced."""
+    """Return one row per experiment: a table or figure of a paper that can be reproduced."""
     from untrained.papers import list_experiments
 
     return list_experiments()

@@ -139,7 +139,7 @@ def describe_installation(data_root: Path | None = None) -> Installation:
     try:
         datasets = _list_datasets(root)
         tables = _list_tables(root)
-    # A damaged package can raise an OSError: it does not find a shared library.
+    # A damaged package raises an OSError if a shared library is missing.
     except (ImportError, OSError) as error:
         problems.append(f"data sets and tables cannot be listed: {error}")
 
@@ -238,7 +238,7 @@ def _describe_devices() -> Devices:
     )
     try:
         import torch
-    # A damaged torch raises an OSError: it does not find a shared library.
+    # A damaged torch raises an OSError if a shared library is missing.
     except (ImportError, OSError) as error:
         devices["problem"] = f"torch cannot be imported: {error}"
         return devices

@@ -104,8 +104,8 @@ MaxMemoryOption = Annotated[
 ]
 
 # Data
-# Kinds of data whose test part may be elsewhere.
 TABLE_KINDS = ("csv", "parquet", "criteo", "avazu", "kdd2012", "frappe")
+# Kinds of data that accept --test.
 KINDS_WITH_TEST = ("folder", "images", "npz", *TABLE_KINDS)
 
 # The default is None, not "digits", because commands need to know whether the user named data.
@@ -210,8 +210,8 @@ RayOption = Annotated[
 TimeLimitOption = Annotated[
     str | None,
     typer.Option(
-        help="Longest time for one architecture, for example 30s. Slower ones are recorded as "
-        "failures.",
+        help="Longest time for scoring one architecture, for example 30s. Slower architectures are "
+        "recorded as failures. This option does not limit the whole command.",
         rich_help_panel=COMPUTE,
     ),
 ]

@@ -257,7 +257,7 @@ shows what is there. Download the files from their publishers and put them there
   `cifar-100-binary` or `cifar-100-python`.
 - `mnist` (<http://yann.lecun.com/exdb/mnist/>): the folder `mnist` with the four files
   `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte` and
-  `t10k-labels-idx1-ubyte`, each also with `.gz`, or with one `.npz` archive.
+  `t10k-labels-idx1-ubyte`, plain or compressed (`.gz`), or with one `.npz` archive instead.
 - `fashion_mnist` (<https://github.com/zalandoresearch/fashion-mnist>): the folder `fashion_mnist`
   with files of the same names.
 """

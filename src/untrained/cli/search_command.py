@@ -61,8 +61,8 @@ def search(
         str,
         typer.Option(
             help="Proxy that ranks the architectures: consensus, dextr, ./mine.py:mine, ...; "
-            "auto for the one that `untrained calibrate` recommends; auto:FOLDER if it wrote to "
-            "--run FOLDER.",
+            "auto for the one that `untrained calibrate` recommends; auto:FOLDER if that "
+            "calibration used --run FOLDER.",
             rich_help_panel=WHAT,
         ),
     ] = DEFAULT_PROXY,
@@ -376,7 +376,7 @@ def search(
         show_search_result(result, page)
 
     # After Ctrl-C the result so far is printed, but the winner is not trained.
-    if result.run.ended == "interrupted":
+    if result.run.end_reason == "interrupted":
         if export and result.ranking.standings and not as_json:
             folder = quote(str(result.run.folder))
             print_line(

@@ -46,8 +46,7 @@ def train(
             help="validation: train on the training and validation parts and keep the final "
             "weights. all: add the test part too; a training without it runs first, to estimate "
             "the quality.",
-            show_default="none; for the winner of a contest, the value of its earlier training or "
-            "else validation, unless --data, --recipe, --run or --patience is set",
+            show_default="none; validation for the winner of a contest",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -130,6 +129,10 @@ def train(
     since the last one (not with --device accelerate). A finished training is not repeated: to train
     again, use another --run. If a search has found a new winner since, the earlier training is kept
     as former-1 in the run folder.
+
+    The winner of a contest is trained with --refit validation by default. If it was trained before,
+    the default is the value of that training. With --data, --recipe, --run or --patience, the
+    default is none.
 
     If the space of a run is defined in a file of your own, training runs that file. This is refused
     if the file has changed since the search, or if you have never run it on this machine. To allow

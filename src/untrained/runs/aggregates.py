@@ -40,7 +40,7 @@ def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Reco
     """Compute the records of an aggregate such as AZ-NAS from the records of its parts.
 
     If the aggregate needs a reference sample, the first candidates are that sample. A search draws
-    a sample of its own instead (`runs/reference.py`).
+    a sample of its own instead (`SearchSetup.sample_reference`).
 
     Other aggregates compare the candidates with each other, separately for each seed. The record of
     a candidate with a failed part has the failure of that part, and the other candidates are

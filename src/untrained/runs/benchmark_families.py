@@ -59,8 +59,8 @@ def describe_similar_families(agreement: float) -> str:
         lowest = min(family.agreement for family in FAMILIES)
         highest = max(family.agreement for family in FAMILIES)
         return (
-            "No benchmark has a similar agreement "
-            f"({len(FAMILIES)} families, {lowest:.2f} to {highest:.2f})."
+            f"None of the {len(FAMILIES)} benchmarks has a similar agreement; theirs range from "
+            f"{lowest:.2f} to {highest:.2f}."
         )
     names = join_words([family.name for family in similar])
     consensus = _format_range([family.spearman for family in similar])

@@ -135,7 +135,7 @@ def _refuse_foreign_file(path: Path) -> None:
         return
     # Earlier versions did not mark their files, so only the tables identify them. `immutable` reads
     # only this file and ignores a `-wal` file, which may hold all of a new store. So an empty
-    # database is not refused here.
+    # database is refused only if its header carries another program's id or version.
     with closing(_connect(path, "mode=ro&immutable=1")) as database:
         if database.execute("SELECT count(*) FROM sqlite_schema").fetchone() != (0,):
             _check_identity(database, path)

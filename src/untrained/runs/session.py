@@ -1,4 +1,4 @@
-"""The session file: whether a run is in progress, and how far a session was when it was killed.
+"""The session file: whether a run is in progress, and the progress of a session that was killed.
 
 A process that works on a run holds a lock on `session.json` in its folder, and removes the file at
 the end. If the file is there and not locked, the process was killed.
@@ -20,7 +20,7 @@ SESSION_FILE = "session.json"
 
 @dataclass(frozen=True)
 class Session:
-    """How far a session is, or was when its process was killed.
+    """The progress of a session that runs or was killed.
 
     Attributes:
         phase: What it was doing, such as "scoring".
@@ -67,7 +67,7 @@ class SessionFile:
                 yield SessionFile(descriptor)
 
     def write(self, session: Session) -> None:
-        """Write how far the session is.
+        """Write the progress of the session.
 
         The file is not replaced, because the lock belongs to it. It is not truncated either: if the
         process is killed, the file holds the last text or the one before it.

@@ -46,7 +46,8 @@ _SELECT_SEARCH = f"""
 WHERE searches.key = ? ORDER BY search_records.id
 """
 _TRANSIENT = ", ".join(f"'{kind}'" for kind in TRANSIENT_FAILURES)
-# An existing record is kept if it can be reused: the last line is `Record.is_reusable` in SQL.
+# An existing record is replaced if it cannot be reused: the last line is
+# `not Record.is_reusable` in SQL.
 _INSERT_RECORD = f"""
 INSERT INTO records (arch_id, setting_id, {", ".join(OUTCOME_COLUMNS)})
 VALUES (?, ?, {", ".join("?" * len(OUTCOME_COLUMNS))})

@@ -47,7 +47,7 @@ class ContestState:
         first_numbers: Numbers of all entries except copies with other learning rates.
         step_seconds: Seconds per training step of an entry, as last measured. It is not saved.
         has_chosen_entrants: Whether it is decided which entries are trained.
-        is_late: Whether the time ran out before the last round.
+        is_late: Whether the time ran out before all rounds were finished.
         passed_over: Number of slow architectures with high scores that were skipped.
         replacements: Number of architectures that replaced them.
     """

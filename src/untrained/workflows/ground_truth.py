@@ -191,7 +191,10 @@ def load_benchmark_data(
     embedded = DEFAULT_DATA if len(truth.task.input_shape) == 3 else "noise"
     if not truth_dataset:
         # A table of the user does not say which data its networks were trained on.
-        note = f"Networks see {embedded}; --data names the data that yours were trained on."
+        note = (
+            f"Networks see {embedded}. Use --data to name the data that your networks were "
+            "trained on."
+        )
         return embedded, load_data(embedded, truth.task, root), note
     try:
         return truth_dataset, _load_and_read(truth_dataset, truth.task, root), ""

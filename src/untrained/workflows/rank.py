@@ -171,8 +171,8 @@ class ModelRanking:
             return ""
         counts = [str(count) for count in sorted(output_counts)]
         return (
-            f"the networks have {', '.join(counts[:-1])} or {counts[-1]} outputs, and each was "
-            f"scored on as many classes; to score all on the same classes, add "
+            f"the networks have different numbers of outputs ({', '.join(counts)}), and each was "
+            "scored with as many classes as it has outputs; to use the same classes for all, add "
             f"--classes {counts[0]} or --data"
         )
 

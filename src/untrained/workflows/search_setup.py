@@ -95,9 +95,9 @@ class SearchSetup:
         """Sample the architectures that aggregates such as `consensus` compare candidates with.
 
         They satisfy the size limits, because percentiles among far larger networks would not
-        distinguish candidates. They are the first proposals of random search, so that a random
-        search measures nothing in addition. If the time is limited, sampling them takes at most a
-        quarter of that of scoring, and they are fewer if that is not enough.
+        distinguish candidates. They are the first proposals of random search, so a random search
+        needs no extra measurements. With a time limit, sampling stops after a quarter of the
+        scoring time, even if the sample is then smaller.
         """
         if self.reference_size == 0:
             return []

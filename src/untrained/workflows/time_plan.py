@@ -62,7 +62,7 @@ class TimePlan:
     def allot_seconds(self, phase: str) -> float | None:
         """Return how long a phase that begins now may take; None for no limit.
 
-        It is the share of the phase in the time that is left for it and the phases after it.
+        It is a fraction of the remaining time; the rest is for the phases after it.
         """
         remaining = self.get_remaining_seconds()
         if remaining is None:
@@ -127,7 +127,10 @@ class TimePlan:
         return min(max(seconds, lowest), highest)
 
     def _compute_share(self, phase: str) -> float:
-        """Return the fraction of a phase of the time that is left for it and those after it."""
+        """Return the fraction of the remaining time that a phase gets.
+
+        The rest is for the phases after it.
+        """
         later_phases = self.phases[self.phases.index(phase) :]
         shares = [SHARES[later_phase] for later_phase in later_phases]
         return shares[0] / sum(shares)

@@ -39,7 +39,7 @@ def _show_devices(console: SafeConsole, devices: Devices) -> None:
     _print_heading(console, "devices")
     cpu_text = format_count(devices["cores"], "core")
     if devices["threads"] is not None:
-        cpu_text += f", {format_count(devices['threads'], 'thread')} of torch"
+        cpu_text += f"; torch uses {format_count(devices['threads'], 'thread')}"
     _print_entry(console, "cpu", cpu_text)
     for gpu in devices["gpus"]:
         memory = format_quantity(gpu["memory_bytes"])

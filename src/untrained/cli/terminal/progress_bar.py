@@ -139,7 +139,7 @@ class ProgressLog:
 
         Args:
             stage: What is being done, such as "scoring".
-            status: How far it is, such as "12 of 100".
+            status: Its progress, such as "12 of 100".
             now: The time in seconds, on any clock.
         """
         if self._console.is_terminal:
@@ -152,7 +152,7 @@ class ProgressLog:
             self._print(now)
 
     def repeat(self, now: float) -> None:
-        """Print how far the stage is if nothing was printed for a while.
+        """Print the progress again if nothing was printed for a while.
 
         Args:
             now: The time in seconds, on the clock of `write`.
