@@ -10,6 +10,7 @@ from tests.training.toys import write_archive
 from untrained import search
 from untrained.errors import UsageError
 from untrained.runs.winner import read_winner
+from untrained.training import folder as folder_module
 from untrained.training import recipes
 from untrained.training.folder import move_training_aside, read_training_key
 from untrained.training.result import TrainingKey, TrainingResult
@@ -120,6 +121,36 @@ def test_an_interrupted_move_continues_into_the_same_folder(run, data, monkeypat
     assert read_training_key(run) is not None
     assert move_training_aside(run) == run / "former-1"
     assert {path.name for path in (run / "former-1").iterdir()} == {"model.pt", "train.json"}
+
+
+def test_an_interrupted_move_of_a_training_with_a_time_limit_continues(run, data, monkeypatch):
+    """It has a checkpoint besides its result, and both say which training it is."""
+    search_params(run, data, 1)
+    train(run, recipe="quick(epochs=2,batch=10)", time="1ms")
+    assert (run / "checkpoint.pt").is_file()
+    assert (run / "train.json").is_file()
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module, "_FILES", folder_module._FILES[:-1])
+        assert move_training_aside(run) == run / "former-1"
+    assert move_training_aside(run) == run / "former-1"
+    names = {path.name for path in (run / "former-1").iterdir()}
+    assert names == {"model.pt", "checkpoint.pt", "train.json"}
+    assert read_training_key(run) is None
+    # The next training is another one, although it is moved before its first result too.
+    (run / "checkpoint.pt").write_bytes((run / "former-1" / "checkpoint.pt").read_bytes())
+    assert move_training_aside(run) == run / "former-2"
+
+
+def test_the_training_that_estimates_the_test_result_is_moved_too(run, data):
+    search_params(run, data, 1)
+    first = train(run, recipe=ONE, refit="all")
+    assert first.estimated_by == str(run / "estimate")
+    former = move_training_aside(run)
+    assert not (run / "estimate").exists()
+    moved = TrainingResult.read(former)
+    assert moved.estimated_by == str(former / "estimate")
+    assert TrainingResult.read(moved.estimated_by).key.refit is True
+    assert moved.accuracy == first.accuracy
 
 
 def test_trainings_are_moved_to_numbered_folders_and_the_run_stays(run, data):

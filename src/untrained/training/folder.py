@@ -6,23 +6,26 @@ training is moved into a subfolder `former-1`, `former-2`, ...
 
 import os
 import shutil
-from itertools import count
 from pathlib import Path
 
 from untrained.data.tables.schema import SCHEMA, VOCABULARIES
 from untrained.training.checkpoint import CHECKPOINT_FILE, WEIGHTS_FILE, read_checkpoint
-from untrained.training.result import TRAINING_FILE, TrainingKey, TrainingResult
+from untrained.training.result import (
+    ESTIMATE_FOLDER,
+    TRAINING_FILE,
+    TrainingKey,
+    TrainingResult,
+)
 
 TENSORBOARD_FOLDER = "tensorboard"
-# Subfolder of a training on all samples: the same training without the test part.
-ESTIMATE_FOLDER = "estimate"
-# `read_training_key` reads the last two. They are moved last, so that an interrupted move can be
-# repeated.
+# The files and folders of a training, in the order in which they are moved. `read_training_key`
+# reads the last two, so a folder holds its training until the end of the move.
 _FILES = (
     WEIGHTS_FILE,
     SCHEMA,
     VOCABULARIES,
     TENSORBOARD_FOLDER,
+    ESTIMATE_FOLDER,
     CHECKPOINT_FILE,
     TRAINING_FILE,
 )
@@ -56,21 +59,34 @@ def list_former_trainings(folder: Path) -> list[Path]:
 def move_training_aside(folder: Path) -> Path:
     """Move the training in a folder, with all its files, into a subfolder.
 
-    If an earlier move was killed, this one continues into the same subfolder.
+    If an earlier move of the same training was killed, this one continues into its subfolder.
 
     Returns:
         The subfolder.
     """
-    former = folder / "former-1"
-    for number in count(1):
-        former = folder / f"former-{number}"
-        if read_training_key(former) is None:
-            break
+    number = 1
+    while (folder / f"former-{number + 1}").is_dir():
+        number += 1
+    # Only the last subfolder may be that of a killed move.
+    former = folder / f"former-{number}"
+    if not _can_move_on(folder, former):
+        former = folder / f"former-{number + 1}"
     former.mkdir(exist_ok=True)
     for name in _FILES:
         if (folder / name).exists():
             os.replace(folder / name, former / name)
     return former
+
+
+def _can_move_on(folder: Path, former: Path) -> bool:
+    """Return whether a subfolder has no files of a training yet, or those of a killed move.
+
+    Files are moved in the order of `_FILES`, so after a killed move all files in the subfolder
+    precede those that are left in the folder.
+    """
+    moved = [index for index, name in enumerate(_FILES) if (former / name).exists()]
+    left = [index for index, name in enumerate(_FILES) if (folder / name).exists()]
+    return not moved or not left or max(moved) < min(left)
 
 
 def copy_training(source: Path, target: Path) -> None:

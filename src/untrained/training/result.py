@@ -27,6 +27,8 @@ from untrained.types import BINARY, CLASSIFICATION, REGRESSION, TaskKind
 if TYPE_CHECKING:
     from torch import nn
 
+# Subfolder of a training on all samples: the same training without the test part.
+ESTIMATE_FOLDER = "estimate"
 TRAINING_FILE = "train.json"
 # Fields of `TrainingResult` that have another key in `train.json`, which old runs contain too.
 _STORED_KEYS = {"end_reason": "ended"}
@@ -368,6 +370,10 @@ class TrainingResult:
             content["curve"] = tuple(content["curve"])
             content["classes"] = tuple(content["classes"])
             content["notes"] = tuple(content.get("notes", ()))
+            estimate = Path(folder, ESTIMATE_FOLDER)
+            # The folder may have been moved since the training.
+            if content.get("estimated_by") and estimate.is_dir():
+                content["estimated_by"] = str(estimate)
             content["folder"] = str(folder)
             for name, key in _STORED_KEYS.items():
                 content[name] = content.pop(key)

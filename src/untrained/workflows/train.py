@@ -70,7 +70,6 @@ from untrained.training.distributed import ACCELERATE, TrainingProcess, make_tra
 from untrained.training.evaluation import DivergedError
 from untrained.training.final_evaluation import evaluate_training
 from untrained.training.folder import (
-    ESTIMATE_FOLDER,
     TENSORBOARD_FOLDER,
     move_training_aside,
     read_training_key,
@@ -84,6 +83,7 @@ from untrained.training.recipes import (
     load_recipe,
 )
 from untrained.training.result import (
+    ESTIMATE_FOLDER,
     TRAINING_FILE,
     AnotherTrainingError,
     TrainingKey,
