@@ -98,13 +98,18 @@ def test_bfloat16_needs_instructions_of_the_cpu(monkeypatch):
     for name in checks:
         monkeypatch.setattr(torch.cpu, name, lambda: False, raising=False)
     assert not supports_bfloat16("cpu")
-    assert supports_bfloat16("cuda:1")
     assert not supports_bfloat16("mps")
     monkeypatch.setattr(torch.cpu, checks[1], lambda: True)
     assert supports_bfloat16("cpu")
     for name in checks:
         monkeypatch.delattr(torch.cpu, name)
     assert not supports_bfloat16("cpu")
+
+
+def test_bfloat16_needs_a_gpu_that_does_not_emulate_it(monkeypatch):
+    capabilities = {"cuda:0": (7, 5), "cuda:1": (8, 0), "cuda": (9, 0)}
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capabilities.__getitem__)
+    assert [device for device in capabilities if supports_bfloat16(device)] == ["cuda:1", "cuda"]
 
 
 @pytest.mark.parametrize("supported", [True, False])

@@ -19,6 +19,8 @@ from untrained.types import REGRESSION, Batch, Task
 TRAINABLE_LOSSES = ("cross_entropy", "bce", "mse")
 # The epsilon of Adagrad in NASRec.
 ADAGRAD_EPSILON = 1e-2
+# Major version of the compute capability of the first GPUs with instructions for bfloat16.
+_AMPERE = 8
 
 
 def make_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -167,12 +169,13 @@ def choose_memory_format(model: nn.Module, batch: Batch) -> torch.memory_format:
 def supports_bfloat16(device: str) -> bool:
     """Return whether a device computes in bfloat16 faster than in float32.
 
-    Every supported GPU does. A CPU does if it has instructions for it: AVX-512 BF16 or AMX. Without
-    them torch converts every number to float32 and back, which is slower.
+    GPUs from Ampere on do; older ones emulate it. A CPU does if it has instructions for it: AVX-512
+    BF16 or AMX. Without them torch converts every number to float32 and back, which is slower.
     """
     device_type = torch.device(device).type
     if device_type == "cuda":
-        return True
+        major_version, _ = torch.cuda.get_device_capability(device)
+        return major_version >= _AMPERE
     if device_type != "cpu":
         return False
     # Torch has no public function for this.
@@ -185,7 +188,7 @@ def supports_bfloat16(device: str) -> bool:
 
 @torch.no_grad()
 def check_network_fits(model: nn.Module, batch: Batch, task: Task) -> None:
-    """Check that the network can read the data and has one output per class.
+    """Check that the network can read the data and has the number of outputs that the task needs.
 
     Raises:
         UsageError: The forward pass fails, or the number of outputs is wrong.
@@ -204,5 +207,5 @@ def check_network_fits(model: nn.Module, batch: Batch, task: Task) -> None:
     if shape != expected_shape:
         raise UsageError(
             f"the network returns {shape}, but {task.dataset} needs {expected_shape}: "
-            "samples and classes"
+            "(samples, outputs)"
         )
