@@ -25,9 +25,9 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
     - For pictures, batch, rate, crop, flip and cutout are set. For other arrays of the shape
       (channels, height, width), batch and rate are set; for tables and all other arrays, epochs and
       batch. Options that the user has set are kept.
-    - A regression has no label smoothing, which is defined for class probabilities. Its pictures
-      get no cutout and no change of shape or colours, because the label may be a size, an angle or
-      a brightness.
+    - A regression has no label smoothing, which is defined for class probabilities. If the recipe
+      lets the data decide, its pictures get no cutout and no change of shape or colours, because
+      the label may be a size, an angle or a brightness.
 
     The label of the returned recipe contains these values, so repeating the training does not
     measure the data again.

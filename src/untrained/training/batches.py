@@ -31,7 +31,8 @@ from untrained.types import REGRESSION, Batch, Task
 GPU_MEMORY_SHARE = 0.5
 # Rows of a table per batch of an evaluation.
 EVALUATION_ROWS = 4096
-# An evaluation needs no memory for gradients, so its batches of images are larger by this factor.
+# An evaluation needs no memory for gradients, so its batches of images and arrays are larger by
+# this factor.
 EVALUATION_FACTOR = 4
 
 

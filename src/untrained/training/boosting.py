@@ -21,7 +21,10 @@ from untrained.training.regression_metrics import compute_regression_metrics
 from untrained.types import BINARY, REGRESSION, Task, TaskKind
 
 BOOSTING = "gradient boosting"
-NOT_EXPORTED = "it is not exported, because the files of an export need a network; use scikit-learn"
+NOT_EXPORTED = (
+    "it cannot be exported, because an export contains a network; train it with scikit-learn "
+    "instead"
+)
 # Largest number of rows for fitting or selection. Of a longer table, every n-th row is used.
 MAX_ROWS = 200_000
 # Number of folds of the target encoder.

@@ -32,7 +32,8 @@ class BestWeights:
     Attributes:
         epoch: Epoch after which they were evaluated, counted from 1.
         kind: "weights", or "average" for the moving average of the weights.
-        metrics: Validation metrics: `loss`, and `accuracy` or `auc`.
+        metrics: Validation metrics as in `summary` of the evaluation; empty if nothing was
+            selected.
         weights: The state dict.
     """
 

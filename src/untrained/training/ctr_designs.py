@@ -73,7 +73,8 @@ class Logistic(nn.Module):
 class Dlrm(nn.Module):
     """An MLP on an embedding of the dense columns and the dot products of all embeddings.
 
-    A table of a single identifier has no products; the MLP then reads its embedding.
+    With one identifier column and no dense columns there are no pairs, so the MLP reads that
+    embedding.
     """
 
     def __init__(self, task: Task) -> None:

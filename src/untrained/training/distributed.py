@@ -122,7 +122,7 @@ TrainingProcess = SingleProcess | AccelerateProcess
 
 
 def make_training_process(device: str) -> TrainingProcess:
-    """Return the object by which a training uses one process or several.
+    """Return the `SingleProcess` or `AccelerateProcess` for a device.
 
     Args:
         device: A device for training in this process alone, or "accelerate" if `accelerate launch`

@@ -110,9 +110,9 @@ class Predictions:
 def get_selection_metric(task: Task) -> tuple[str, int]:
     """Return the metric that selects the best weights, and its sign.
 
-    The sign is 1 if higher is better and -1 if lower is better. For tables it is the loss, because
-    their classes are often rare: most rows of a click log have no click, and always predicting "no
-    click" would be accurate.
+    The sign is 1 if higher is better and -1 if lower is better. The metric is the loss for tables
+    and regressions, otherwise the accuracy. Table classes are often rare: most rows of a click log
+    have no click, and always predicting "no click" would be accurate.
     """
     if task.is_table or task.kind != CLASSIFICATION:
         return "loss", -1

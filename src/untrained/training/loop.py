@@ -77,7 +77,8 @@ class Training:
             source: The data, for the task and a sample batch.
             recipe: How to train. Options that depend on the data are set here if the caller has not
                 done so.
-            parts: The train and the validation part. They may be smaller than those of `source`.
+            parts: The train and the validation part. They may differ from those of `source`:
+                thinned out, or joined for a refit.
             process: This process, which trains alone or with others.
             seed: Seed of order, augmentation and dropout.
             select_weights: Whether to evaluate after every epoch and keep the best weights. If not,

@@ -13,7 +13,7 @@ from functools import cache
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 # Larger blocks are returned to the operating system when they are freed. Old versions of glibc
-# refuse a value above 32 MB; then nothing is set.
+# refuse a value above 32 MB; then only the trim threshold is set.
 _MAX_HEAP_BLOCK = 2**30
 # The heap would shrink only if more than this many bytes at its end were free. It is the largest
 # int, so the heap never shrinks.
@@ -27,7 +27,7 @@ def keep_freed_memory() -> bool:
     The setting lasts until the process ends. It needs Linux with glibc; elsewhere nothing happens.
 
     Returns:
-        Whether the setting was applied.
+        Whether both settings were applied.
     """
     if platform.system() != "Linux":
         return False

@@ -238,8 +238,8 @@ def get_default_recipe_name(task: Task, belongs_to_user: bool) -> str:
         belongs_to_user: Whether the data are the user's own, not published or embedded ones.
 
     Returns:
-        `ctr` for binary labels of a table, `photos` for the user's pictures, `table` for the user's
-        other data, `quick` for everything else.
+        `ctr` for binary labels of a table, `photos` for the user's pictures and arrays (C, H, W),
+        `table` for the user's other data, `quick` for everything else.
     """
     if task.kind == BINARY:
         return "ctr"
@@ -276,9 +276,10 @@ def quick() -> Recipe:
 def photos() -> Recipe:
     """Pictures of your own, on any device: 60 epochs, strong augmentation that fits the data."""
     # The batch size grows with the number of pictures, and the rate with the batch size; 64 and 0.1
-    # are the values for up to 10,000 pictures. Shifts and cutout are shares of the side. A network
-    # of some 100,000 parameters memorises 2,000 pictures, hence the augmentation and the strong
-    # weight decay, which small data need (Brigato et al., ICCV workshops 2021, arXiv:2108.13122).
+    # are the values for 640 to 10,000 pictures (if their size allows). Shifts and cutout are shares
+    # of the side. A network of some 100,000 parameters memorises 2,000 pictures, hence the
+    # augmentation and the strong weight decay, which small data need (Brigato et al., ICCV
+    # workshops 2021, arXiv:2108.13122).
     return Recipe(
         epochs=60,
         batch=64,

@@ -1,12 +1,12 @@
 """The subnets of a supernet that are trained in each step, and their gradients.
 
     uniform    one architecture, sampled from the space
-    sandwich   the largest, the smallest and two sampled architectures (Yu and Huang,
-               arXiv:1903.05134)
+    sandwich   a large and a small architecture (found by hill climbing), and two sampled ones
+               (after Yu and Huang, arXiv:1903.05134)
     any        a random subset of the options of every choice, each with a probability of one half
                (NASRec, arXiv:2207.07187: any-path with binomial-0.5). In the first fifth of the
                steps the whole supernet is trained instead, with a probability that falls to zero.
-               If a supernet cannot mix options, one sampled architecture is trained, or the largest
+               If a supernet cannot mix options, one sampled architecture is trained, or a large
                one in place of the whole supernet.
 
 The subnets of a step depend only on the seed and the number of the step.
@@ -68,7 +68,7 @@ class SupernetPaths:
         archs = []
         samples = 1
         if self.kind == "sandwich":
-            archs = [self.largest_arch, self.smallest_arch]
+            archs = [self.large_arch, self.small_arch]
             samples = 2
         for _ in range(samples):
             archs.append(self.space.sample(generator))
@@ -86,7 +86,7 @@ class SupernetPaths:
         """Return a subnet of kind "any", or the whole supernet if `use_whole` is true."""
         if not hasattr(self.supernet, "mixture"):
             if use_whole:
-                arch = self.largest_arch
+                arch = self.large_arch
             else:
                 arch = self.space.sample(generator)
             subnet: nn.Module = self.supernet.subnet(arch)
@@ -104,12 +104,12 @@ class SupernetPaths:
         return supernet
 
     @cached_property
-    def largest_arch(self) -> Arch:
+    def large_arch(self) -> Arch:
         """An architecture with many parameters."""
         return self._find_extreme_arch(1)
 
     @cached_property
-    def smallest_arch(self) -> Arch:
+    def small_arch(self) -> Arch:
         """An architecture with few parameters."""
         return self._find_extreme_arch(-1)
 

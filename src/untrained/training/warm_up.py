@@ -311,16 +311,17 @@ def _read_checkpoint(path: Path | None, init: str) -> _WarmUpCheckpoint:
         version = content.pop("torch", None)
         checkpoint = _WarmUpCheckpoint(**content)
     except Exception as error:
-        raise _unreadable_checkpoint_error(path, error) from error
+        raise _damaged_checkpoint_error(path) from error
     # Another version of torch may compute other numbers.
     if checkpoint.init != init or version != read_torch_version():
         return initial_state
     return checkpoint
 
 
-def _unreadable_checkpoint_error(path: Path | None, error: Exception) -> UsageError:
-    error_name = type(error).__name__
-    return UsageError(f"{path} cannot be read ({error_name}); delete it to repeat the warm-up")
+def _damaged_checkpoint_error(path: Path | None) -> UsageError:
+    return UsageError(
+        f"{path} is damaged or was not written by untrained; delete it to repeat the warm-up"
+    )
 
 
 class _SupernetTraining:
@@ -442,7 +443,7 @@ class _SupernetTraining:
             self.optimiser.load_state_dict(checkpoint.optimiser)
         # The type of the exception depends on the kind of damage.
         except Exception as error:
-            raise _unreadable_checkpoint_error(self.checkpoint_path, error) from error
+            raise _damaged_checkpoint_error(self.checkpoint_path) from error
 
 
 def _update_weights(optimiser: torch.optim.Optimizer, model: nn.Module, rate: float) -> None:

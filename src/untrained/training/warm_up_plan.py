@@ -3,7 +3,7 @@
 `vision` is SGD (Nesterov 0.9, decay 5e-4) with a constant learning rate and one architecture per
 step. `nasrec` follows the scripts of NASRec (arXiv:2207.07187): Adagrad with a learning rate of
 0.12 and an epsilon of 0.01, a linear rise of the rate during 10 % of the steps and then a cosine
-decay, batches of 512, and paths of any number of options.
+decay, batches of 512, and `paths=any` (a random subset of the options of each choice).
 """
 
 from dataclasses import dataclass, fields, replace
