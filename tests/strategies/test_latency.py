@@ -75,7 +75,9 @@ class Slow(nn.Module):
 def test_the_timer_leaves_out_slow_passes_after_a_warm_up():
     network = Slow(0.01)
     threads = torch.get_num_threads()
-    result = LatencyTimer(batch=4, threads=1, runs=20, warm_up=3).time_network(network, (3, 5))
+    result = LatencyTimer(batch=4, threads=1, runs_per_round=20, warm_up=3).time_network(
+        network, (3, 5)
+    )
     assert network.calls == 23
     assert network.call_conditions == {((4, 3, 5), False, 1, True)}
     assert 0.01 <= result.seconds < 0.08  # neither the first calls nor every tenth call counts
@@ -90,7 +92,7 @@ def test_a_larger_network_takes_longer():
     small, large = (
         nn.Sequential(*(nn.Conv2d(8, 8, 3, padding=1) for _ in range(n))) for n in (1, 30)
     )
-    timer = LatencyTimer(threads=1, runs=10)
+    timer = LatencyTimer(threads=1, runs_per_round=10)
     assert (
         timer.time_network(small, (8, 16, 16)).seconds * 3
         < timer.time_network(large, (8, 16, 16)).seconds
@@ -115,11 +117,18 @@ def test_without_onnx_the_error_says_what_to_install(monkeypatch, package):
 def test_onnx_runtime_measures_in_evaluation_mode():
     pytest.importorskip("onnxruntime")
     network = nn.Sequential(nn.Flatten(), nn.Linear(192, 2), nn.Dropout(0.5)).train()
-    result = LatencyTimer(runtime="onnx", threads=1, runs=5, batch=3).time_network(
+    result = LatencyTimer(runtime="onnx", threads=1, runs_per_round=5, batch=3).time_network(
         network, (3, 8, 8)
     )
+    assert result.runs in (5, 10, 15)
     assert result == Latency(
-        result.seconds, batch=3, threads=1, device="cpu", runtime="onnx", runs=5, warm_up=5
+        result.seconds,
+        batch=3,
+        threads=1,
+        device="cpu",
+        runtime="onnx",
+        runs=result.runs,
+        warm_up=5,
     )
     assert 0 < result.seconds < 0.1
     assert not network.training
@@ -128,7 +137,7 @@ def test_onnx_runtime_measures_in_evaluation_mode():
 @pytest.mark.alone
 def test_any_function_can_be_timed():
     calls = []
-    result = LatencyTimer(runs=4, warm_up=2).time_function(
+    result = LatencyTimer(runs_per_round=4, warm_up=2).time_function(
         lambda: (calls.append(0), time.sleep(0.002))
     )
     assert len(calls) == 6
@@ -155,7 +164,8 @@ def time_with_fake_clock(monkeypatch, durations: list[float], runs: int) -> tupl
     """Return the latency and the number of passes of a function with these durations."""
     clock = FakeClock(durations)
     monkeypatch.setattr(_latency, "perf_counter", clock.read)
-    result = LatencyTimer(runs=runs, warm_up=0).time_function(clock.run_pass)
+    result = LatencyTimer(runs_per_round=runs, warm_up=0).time_function(clock.run_pass)
+    assert result.runs == clock.passes
     return result.seconds, clock.passes
 
 
@@ -183,7 +193,7 @@ def test_busy_processes_change_the_latency_in_onnx_runtime_by_less_than_half():
     for _ in range(12):
         layers.append(nn.Conv2d(16, 16, 3, padding=1))
     network = nn.Sequential(*layers)
-    timer = LatencyTimer(runtime="onnx", runs=20)
+    timer = LatencyTimer(runtime="onnx", runs_per_round=20)
     quiet = []
     busy = []
     for _ in range(3):
@@ -376,7 +386,7 @@ def make_meter_with_runtimes(monkeypatch, failing: set[str]) -> tuple[LatencyMet
         attempts.append(timer.runtime)
         if timer.runtime in failing:
             raise RuntimeError("unsupported")
-        return Latency(0.001, 1, 1, "cpu", timer.runtime, timer.runs, timer.warm_up)
+        return Latency(0.001, 1, 1, "cpu", timer.runtime, timer.runs_per_round, timer.warm_up)
 
     monkeypatch.setattr(LatencyTimer, "time_network", time_network)
     return LatencyMeter(ten, TASK, "cpu"), attempts
@@ -542,7 +552,7 @@ import json, sys
 from statistics import median
 from untrained.spaces import load_space
 from untrained.strategies.latency import LatencyTimer
-space, watch = load_space("./waiting.py:waiting"), LatencyTimer(runs=3, warm_up=1)
+space, watch = load_space("./waiting.py:waiting"), LatencyTimer(runs_per_round=3, warm_up=1)
 networks = {text: space.build(space.parse(text)) for text in sys.argv[1:]}
 rounds = [{text: watch.time_network(net, (3, 4, 4)).seconds for text, net in networks.items()} for _ in range(5)]
 print(json.dumps({text: median(found[text] for found in rounds) for text in networks}))

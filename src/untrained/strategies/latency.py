@@ -52,8 +52,7 @@ class Latency:
         threads: Number of CPU threads.
         device: Where the network ran.
         runtime: "torch", or "onnx" for ONNX Runtime.
-        runs: Number of timed forward passes per round; there are more rounds if the times differ
-            too much.
+        runs: Number of timed forward passes.
         warm_up: Number of forward passes before the timed ones.
     """
 
@@ -81,7 +80,8 @@ class LatencyTimer:
         threads: Number of CPU threads. Several threads wait for each other at every layer, so on a
             busy machine a network of 0.3 ms can take 50 ms (dev/LOG.md).
         runtime: "torch", or "onnx" for ONNX Runtime.
-        runs: Number of timed forward passes per round.
+        runs_per_round: Number of timed forward passes per round. There are up to three rounds, if
+            the times differ too much.
         warm_up: Number of forward passes before the timed ones.
 
     Raises:
@@ -92,7 +92,7 @@ class LatencyTimer:
     batch: int = 1
     threads: int = 1
     runtime: Runtime = "torch"
-    runs: int = 30
+    runs_per_round: int = 30
     warm_up: int = 5
 
     def __post_init__(self) -> None:
@@ -127,7 +127,7 @@ class LatencyTimer:
                 function()
             times = []
             for _ in range(_MAX_ROUNDS):
-                for _ in range(self.runs):
+                for _ in range(self.runs_per_round):
                     times.append(_time_once(function, clock))
                 seconds = _compute_low_percentile(times)
                 if median(times) <= _MAX_SPREAD * seconds:
@@ -138,7 +138,7 @@ class LatencyTimer:
             threads=self.threads,
             device=self.device,
             runtime=self.runtime,
-            runs=self.runs,
+            runs=len(times),
             warm_up=self.warm_up,
         )
 

@@ -8,8 +8,8 @@ callers:
    prediction is far enough from the limit, and measured otherwise.
 2. After a search, `MaxLatency.measure_finalists` measures the best with more forward passes, and
    `find_slow_archs` (runs/winner.py) removes those above the limit from the ranking.
-3. `SearchLimits.measure_latency` (search_limits.py) checks the substitutes of a contest
-   (workflows/contest_entrants.py).
+3. `SearchLimits.measure_latency_within_limit` (search_limits.py) checks the substitutes of a
+   contest (workflows/contest_entrants.py).
 4. `describe_violation` (workflows/design_limits.py) checks the known designs for tables.
 
 The known designs of a space are checked as candidates (1). The entries of a contest, apart from
@@ -48,7 +48,7 @@ from untrained.types import Arch, Failure, Record, ScoreRequest, Task
 
 # Number of best architectures that are measured again after a search.
 FINALISTS = 10
-# Forward passes per measurement, during a search and for finalists.
+# Forward passes per round of a measurement (up to 3 rounds), during a search and for finalists.
 SEARCH_RUNS = 30
 FINAL_RUNS = 100
 # Number of measurements before the first prediction.
@@ -106,7 +106,7 @@ class LatencyMeter:
 
         Args:
             arch: The architecture.
-            runs: Number of forward passes.
+            runs: Number of forward passes per round (up to 3 rounds).
 
         Returns:
             A record with the latency in seconds, or with the failure.
@@ -118,7 +118,7 @@ class LatencyMeter:
         if (arch, measure) not in self.records:
             record = self._read_record(request)
             if record is None:
-                timer = LatencyTimer(self.device, runtime=self._runtime, runs=runs)
+                timer = LatencyTimer(self.device, runtime=self._runtime, runs_per_round=runs)
                 record = self._measure_now(request, timer)
             self.records[arch, measure] = record
             if self._store is not None:
@@ -126,7 +126,7 @@ class LatencyMeter:
         return self.records[arch, measure]
 
     def measure_seconds(self, arch: Arch) -> float:
-        """Return the latency of an architecture in seconds, over `SEARCH_RUNS` forward passes.
+        """Return the latency of an architecture in seconds, in rounds of `SEARCH_RUNS` passes.
 
         Raises:
             Unscorable: The network cannot be run.
@@ -137,7 +137,7 @@ class LatencyMeter:
         return record.value
 
     def _make_request(self, arch: Arch, runtime: Runtime, runs: int) -> ScoreRequest:
-        timer = LatencyTimer(self.device, runtime=runtime, runs=runs)
+        timer = LatencyTimer(self.device, runtime=runtime, runs_per_round=runs)
         options = f"runtime={runtime},batch={timer.batch},threads={timer.threads},runs={runs}"
         # Brackets and commas have a meaning in the name of a measure.
         machine = re.sub(r"[^A-Za-z0-9.]+", "-", describe_hardware(self.device)).strip("-")
@@ -156,7 +156,7 @@ class LatencyMeter:
             if self._read_record(self._make_request(arch, runtime, runs)) is not None:
                 return runtime
         for runtime in runtimes:
-            timer = LatencyTimer(self.device, runtime=runtime, runs=1, warm_up=0)
+            timer = LatencyTimer(self.device, runtime=runtime, runs_per_round=1, warm_up=0)
             if not isinstance(catch_failure(self._time_arch, arch, timer), Failure):
                 return runtime
         # The network itself cannot be run, which says nothing about the runtime.
@@ -275,7 +275,7 @@ class MaxLatency:
         rank: RankFunction,
         list_contenders: ContendersFunction | None = None,
     ) -> None:
-        """Measure every architecture that may win with `FINAL_RUNS` forward passes.
+        """Measure every architecture that may win, in rounds of `FINAL_RUNS` forward passes.
 
         The ranking changes when a finalist turns out to be too slow. So architectures are measured
         one by one, best first, and ranked again after each, until the first `FINALISTS` of the
@@ -301,5 +301,8 @@ class MaxLatency:
             self.meter.measure(next_arch, FINAL_RUNS)
 
     def measure_winner(self, arch: Arch) -> float | None:
-        """Return the latency of the winner over `FINAL_RUNS` passes; None if it cannot be run."""
+        """Return the latency of the winner in seconds; None if it cannot be run.
+
+        It is measured in rounds of `FINAL_RUNS` forward passes.
+        """
         return self.meter.measure(arch, FINAL_RUNS).value

@@ -62,7 +62,7 @@ def measure_design(
         # A table of another device has no latencies of these networks.
         if config.latency_table is None:
             timer = LatencyTimer(
-                max_latency.device, runtime=_find_runtime(records), runs=FINAL_RUNS
+                max_latency.device, runtime=_find_runtime(records), runs_per_round=FINAL_RUNS
             )
             latency = catch_failure(timer.time_network, network, task.input_shape)
             if not isinstance(latency, Failure):
