@@ -529,7 +529,7 @@ SEARCH: dict[str, tuple[Call, str]] = {
     ),
     "limits params=1": (
         lambda: search_tiny(limits={"params": 1}),
-        "none of 1000 sampled architectures has at most 1 parameters",
+        "none of 1000 sampled architectures satisfies all limits",
     ),
     "limits latency='5ms@meta'": (
         lambda: search_tiny(limits={"latency": "5ms@meta"}),

@@ -131,7 +131,7 @@ def test_a_measured_latency_is_exact_and_others_are_predicted(tmp_path):
         "predicted from pi.csv: median error 0 %, rank correlation 1.00, "
         "each of 20 networks left out in turn"
     )
-    assert latency.describe_source(archs[0]) == "measured, in pi.csv"
+    assert latency.describe_source(archs[0]) == "taken from the measurements in pi.csv"
 
 
 def test_the_fit_is_that_of_networks_that_were_left_out(tmp_path):

@@ -274,12 +274,14 @@ def test_the_error_of_an_unsatisfiable_limit_names_the_closest():
     space = ConstrainedSpace(twelve, Limits(max_params=100))
     with pytest.raises(UsageError) as caught:
         space.sample(np.random.default_rng(0))
-    limit = "at most 100 parameters; the closest had 197 parameters; raise max_params"  # 193 weights and 4 weights
-    assert (
-        str(caught.value) == f"twelve: none of {2 * MAX_ATTEMPTS} sampled architectures has {limit}"
+    # 193 weights and 4 weights.
+    assert str(caught.value) == (
+        f"twelve: none of {2 * MAX_ATTEMPTS} sampled architectures satisfies all limits; the "
+        "closest has 197 parameters, but max_params allows at most 100 parameters; raise max_params"
     )
     with pytest.raises(
-        UsageError, match=r"at least 2,000 parameters; the closest had 1,186 .*; lower min_params"
+        UsageError,
+        match=r"has 1,186 parameters, but .* allows at least 2,000 parameters; lower min_params",
     ):
         ConstrainedSpace(twelve, Limits(min_params=2000)).sample(np.random.default_rng(0))
 
@@ -314,7 +316,7 @@ def test_latency_is_measured_once_and_only_if_all_other_limits_are_kept():
     assert set(space.rejected) == {"max_latency", "max_params"}
     with pytest.raises(UsageError, match="needs a function that measures latency"):
         ConstrainedSpace(twelve, Limits.parse(max_latency="5ms"))
-    with pytest.raises(UsageError, match=r"at most 0\.5 ms; the closest had 1 ms"):
+    with pytest.raises(UsageError, match=r"has 1 ms, but max_latency allows at most 0\.5 ms"):
         ConstrainedSpace(twelve, Limits.parse(max_latency="0.5ms"), latency=latency).sample(rng)
 
 
@@ -369,7 +371,7 @@ def single(choose, task):
 
 def test_a_space_of_one_architecture_has_its_limits_in_the_error():
     space = ConstrainedSpace(single, Limits(max_params=100))
-    with pytest.raises(UsageError, match=f"the closest had {4 * 192 + 4} parameters; raise"):
+    with pytest.raises(UsageError, match=f"the closest has {4 * 192 + 4} parameters, but"):
         space.sample(np.random.default_rng(0))
 
 
@@ -441,7 +443,7 @@ def test_nothing_is_scaled_without_an_upper_limit_on_size():
 
 def test_a_limit_below_the_smallest_scale_is_refused():
     space = ConstrainedSpace(scaled, Limits(max_params=200))
-    with pytest.raises(UsageError, match="closest had 201 parameters; raise max_params"):
+    with pytest.raises(UsageError, match="has 201 parameters, but .*; raise max_params"):
         space.sample(np.random.default_rng(0))
 
 

@@ -66,11 +66,11 @@ def test_options_are_parsed_and_passed_to_the_strategy(run_folder):
     [
         ("evolutoin", "did you mean evolution"),
         ("evolution(populaton=3)", "did you mean population"),
-        ("evolution(population=many)", "it takes population=64"),
-        ("evolution(population=2.5)", "it takes population=64"),
-        ("evolution(dies=young)", "it takes dies=oldest|worst"),
-        ("evolution(preset=dextr)", "it takes preset=sigeo|zennas"),
-        ("nasi(nu0=large)", "it takes nu0=NUMBER"),
+        ("evolution(population=many)", "must be a whole number, such as population=64"),
+        ("evolution(population=2.5)", "must be a whole number, such as population=64"),
+        ("evolution(dies=young)", "evolution(dies=young): dies must be one of oldest, worst"),
+        ("evolution(preset=dextr)", "preset must be one of sigeo, zennas"),
+        ("nasi(nu0=large)", "nu0 must be a number"),
         ("best_of_pool(score_pool=me)", "no option of best_of_pool is called 'score_pool'"),
         ("evolution(population=0)", "must be at least 1"),
         ("random(5)", "name=value"),
@@ -193,7 +193,7 @@ def test_rejections_count_the_samples_of_random_search(run_folder):
 
 def test_unsatisfiable_limits_are_refused_in_one_line(run_folder):
     with pytest.raises(
-        UsageError, match="at most 100 parameters; the closest had 201 parameters"
+        UsageError, match="has 201 parameters, but max_params allows at most 100 parameters"
     ) as caught:
         search_noise(run_folder, "local", limits={"params": "100"})
     assert "\n" not in str(caught.value)
@@ -350,7 +350,7 @@ from untrained.spaces import load_space
 from untrained.strategies.latency import LatencyTimer
 space = load_space(sys.argv[1])
 network = space.build(space.parse(sys.argv[2]))
-print(LatencyTimer(threads=int(sys.argv[3]), runs=60).time_network(network, space.task.input_shape).seconds)
+print(LatencyTimer(threads=int(sys.argv[3]), runs_per_round=60).time_network(network, space.task.input_shape).seconds)
 """
 
 
@@ -390,13 +390,13 @@ def fake_latencies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Arch, int]]:
     """Replace latencies by 1 us per parameter during the search and by twice that in the final measurement.
 
     Returns:
-        The architectures that were measured, each with the number of timed runs.
+        The architectures that were measured, each with the number of timed runs per round.
     """
     measured: list[tuple[Arch, int]] = []
 
     def time(self: Any, arch: Arch, stopwatch: LatencyTimer) -> float:
-        measured.append((arch, stopwatch.runs))
-        factor = 2 if stopwatch.runs == _max_latency.FINAL_RUNS else 1
+        measured.append((arch, stopwatch.runs_per_round))
+        factor = 2 if stopwatch.runs_per_round == _max_latency.FINAL_RUNS else 1
         return count_params(arch) * 1e-6 * factor
 
     monkeypatch.setattr(_max_latency.LatencyMeter, "_time_arch", time)

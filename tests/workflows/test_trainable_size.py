@@ -158,7 +158,7 @@ def test_the_message_names_the_time_if_no_network_can_be_trained(monkeypatch):
     monkeypatch.setattr("untrained.strategies.limits.MAX_ATTEMPTS", 3)
     space = ConstrainedSpace(load_space("convnet"))
     space.limit_training_time(TrainingTimeLimit(1e-12, 1e-12, 1e-10))
-    with pytest.raises(UsageError, match="can be trained in the time; raise --time"):
+    with pytest.raises(UsageError, match="can be trained in the available time; raise --time"):
         space.sample(np.random.default_rng(0))
 
 

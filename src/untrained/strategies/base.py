@@ -7,8 +7,8 @@ the strategy again from the start: the records of everything scored before are i
 A new strategy is a subclass of `Strategy`, decorated with `@register_strategy`. Its constructor
 starts with `(space, rng, fitness)`. Further keyword arguments are options that users type in
 brackets, such as `evolution(population=64)`, except for those that the search supplies
-(`StrategyInputs`). A strategy that learns from scores has `fitness` without a default
-(`StrategySpec.learns` reads this from the signature).
+(`StrategyInputs`). A strategy that learns from scores has `fitness` without a default, or needs
+`pool_fitness` (`StrategySpec.learns` reads this from the signature).
 """
 
 from abc import ABC, abstractmethod

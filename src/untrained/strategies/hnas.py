@@ -270,8 +270,8 @@ class HNAS(Strategy):
         high = 10**self.plan.max_log_mu
         if self.plan.max_nu is not None:
             return GridAxis("nu", 0.0, self.plan.max_nu), GridAxis("mu", low, high, log=True)
-        nu_name = f"nu: a quantile of {self.plan.metric}^2 in the pool"
-        mu_name = "mu: second term over first, in the median"
+        nu_name = f"nu: quantile of {self.plan.metric}^2 in the pool"
+        mu_name = "mu: ratio of the medians of the second and the first term"
         return GridAxis(nu_name, 0.0, 1.0), GridAxis(mu_name, low, high, log=True)
 
     def _compute_weights(

@@ -184,7 +184,7 @@ class TableLatency:
         """Describe where the latency of an architecture comes from."""
         if self.is_predicted(arch):
             return f"predicted from {self._name}: {self.fit}"
-        return f"measured, in {self._name}"
+        return f"taken from the measurements in {self._name}"
 
     def make_request(self) -> ScoreRequest:
         """Return a request that identifies the content of the table."""

@@ -501,7 +501,7 @@ class ConstrainedSpace:
         if limit == _MAX_TRAINING_TIME:
             return (
                 f"{self.name}: none of {attempts} sampled architectures within the other "
-                "limits can be trained in the time; raise --time"
+                "limits can be trained in the available time; raise --time"
             )
         if violation.value is None:
             # Any architecture with a value would be closer to the limits.
@@ -519,9 +519,10 @@ class ConstrainedSpace:
             advice = f"lower {limit}"
         elif self.task.vocabularies:
             advice += self._name_smaller_spaces()
+        # Architectures that satisfy this limit may violate another one.
         return (
-            f"{self.name}: none of {attempts} sampled architectures "
-            f"has {comparison} {bound}; the closest had {closest}; {advice}"
+            f"{self.name}: none of {attempts} sampled architectures satisfies all limits; the "
+            f"closest has {closest}, but {limit} allows {comparison} {bound}; {advice}"
         )
 
     def _name_smaller_spaces(self) -> str:

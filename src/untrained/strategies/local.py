@@ -1,8 +1,9 @@
 """Local search: hill climbing with restarts (White et al., UAI 2021; arXiv:2005.02960).
 
-It starts at a random architecture and moves to the best of some new neighbours while that is an
-improvement. Otherwise it restarts at another random architecture. A neighbour is a mutation. On
-small spaces this is hard to beat.
+It starts at a random architecture and moves to the best of some new neighbours if that is an
+improvement. It restarts at another random architecture after `patience` generations without an
+improvement, or if no neighbour is new. A neighbour is a mutation. On small spaces this is hard to
+beat.
 """
 
 from dataclasses import dataclass
@@ -25,14 +26,15 @@ class ClimbStep:
 
 @register_strategy
 class LocalSearch(GenerationStrategy[float]):
-    """Hill climbing: move to the best of some neighbours while it is better, else restart.
+    """Hill climbing: move to the best of some neighbours if it is better; restart at a standstill.
 
     Args:
         space: Where architectures come from.
         rng: Random generator.
         fitness: What to maximise.
         neighbours: Number of neighbours per generation.
-        patience: Restart after this many generations without an improvement.
+        patience: Restart after this many generations without an improvement, or if no neighbour is
+            new.
     """
 
     name = "local"

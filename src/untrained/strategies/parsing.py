@@ -7,9 +7,9 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from untrained.errors import UsageError, make_unknown_name_error
+from untrained.errors import make_unknown_name_error
 from untrained.names import parse_call
-from untrained.options import matches_hint
+from untrained.options import check_option
 from untrained.proxies import load_proxy
 from untrained.strategies.base import (
     STRATEGIES,
@@ -55,11 +55,7 @@ class StrategySpec:
         for option, value in options.items():
             if option not in valid_options:
                 raise make_unknown_name_error(f"option of {name}", option, valid_options)
-            if not matches_hint(value, valid_options[option].hint):
-                raise UsageError(
-                    f"{name}({option}={value}): wrong kind of value; "
-                    f"it takes {valid_options[option]}"
-                )
+            valid_options[option].check(name, value)
         return StrategySpec(name, strategy_class, options)
 
     @property
@@ -145,6 +141,22 @@ class StrategyOption:
     name: str
     hint: object  # hints such as `Literal[...]` and `float | None` have no common type
     default: object
+
+    def check(self, strategy: str, value: object) -> None:
+        """Raise an error unless the option allows a value.
+
+        Args:
+            strategy: Name of the strategy.
+            value: The value.
+
+        Raises:
+            UsageError: The value has the wrong type, or is none of the possible ones.
+        """
+        example = self.default
+        if get_origin(self.hint) is Literal:
+            # The message lists all values.
+            example = None
+        check_option(strategy, self.name, value, self.hint, example)
 
     def __str__(self) -> str:
         """Return what to type, such as `population=64`, `dies=oldest|worst` or `nu0=NUMBER`."""

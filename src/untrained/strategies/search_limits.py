@@ -138,7 +138,7 @@ class SearchLimits:
         if isinstance(self.max_latency, MaxLatency):
             self.max_latency.measure_finalists(records, rank, list_contenders)
 
-    def measure_latency(self, arch: Arch) -> float | None:
+    def measure_latency_within_limit(self, arch: Arch) -> float | None:
         """Return the latency of an architecture; None if it exceeds the limit or cannot be run.
 
         Call this only if latency is limited.

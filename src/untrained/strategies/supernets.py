@@ -56,7 +56,7 @@ def make_mixed_supernet(space: ConstrainedSpace, seed: int, device: str, strateg
         supernet = space.supernet()
     if not hasattr(supernet, "mixture"):
         raise UsageError(
-            f"{strategy} mixes operations, which the supernet of {space.name} cannot; "
+            f"{strategy} needs a supernet that can mix operations; that of {space.name} cannot; "
             "try nasbench201"
         )
     moved: Supernet = supernet.to(device)

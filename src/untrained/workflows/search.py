@@ -821,7 +821,7 @@ def _run_contest(
             return entry
         with Store(run.store_path) as store:
             setup.limits.use_store(store, run.search_key)
-            latency = setup.limits.measure_latency(archs[entry.arch])
+            latency = setup.limits.measure_latency_within_limit(archs[entry.arch])
         if latency is None:
             return None
         return replace(entry, latency=latency)
