@@ -66,7 +66,10 @@ def test_a_refit_and_the_decision_on_mirroring_are_printed(run_cli, project):
     assert code == 0
     text = " ".join(out.split())
     assert "trained on the training and the validation part: the moving average of epoch 2" in text
-    assert "pictures are not mirrored in training: mirror images of their classes differ" in text
+    assert (
+        "pictures are not mirrored in training, because left and right distinguish their classes"
+        in text
+    )
     assert "selected" not in text
     assert "refit True (now False)" in read_usage_error(run_cli(*command))
 

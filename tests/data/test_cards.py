@@ -34,7 +34,7 @@ def test_the_card_counts_what_can_be_used(tmp_path):
     # Of 42 and 21 files 15 % (6.3 and 3.15) and 10 % (4.2 and 2.1).
     listed = {TRAIN: 32 + 16, VAL: 6 + 3, TEST: 4 + 2}
     assert sorted(listed[part] - card.parts[part] for part in listed) == [0, 0, 1]
-    assert (card.smallest, card.middle, card.largest) == ((32, 32), (32, 32), (64, 96))
+    assert (card.smallest, card.median, card.largest) == ((32, 32), (32, 32), (64, 96))
     assert (card.modes, card.changes) == ({"RGB": 61, "L": 1}, {"grey": 1})
     assert card.problems == (("dogs/broken.png", "zero bytes"),)
     text = "\n".join(card.lines())
@@ -59,7 +59,8 @@ def test_many_classes_are_summarised_by_the_largest_and_the_smallest(tmp_path):
 def test_equal_classes_are_said_to_be_equal(tmp_path):
     write_good_images(tmp_path / "photos", {"cats": 8, "dogs": 8})
     assert (
-        "classes: cats 8, dogs 8; all have equally many" in make_card(tmp_path / "photos").lines()
+        "classes: cats 8, dogs 8; all have the same number"
+        in make_card(tmp_path / "photos").lines()
     )
 
 
@@ -72,7 +73,7 @@ def test_the_card_proposes_a_size_at_which_all_pictures_fit_into_memory(tmp_path
     source = load_data(f"folder:{photos}", RGB, tmp_path / "root")
     card = source.card()
     assert card.input_size == source.propose_side() == 64
-    assert card.input_size_because == (
+    assert card.input_size_reason == (
         "the median shorter side is 96 pixels; 16 pictures of 96 pixels would not fit into memory"
     )
 

@@ -429,7 +429,8 @@ def test_an_unusable_data_root_is_refused(photos):
 def test_too_little_disk_space_is_reported_before_any_image_is_decoded(photos, reads, monkeypatch):
     monkeypatch.setattr(cache, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
     with pytest.raises(
-        UsageError, match=r"takes 197 kB, and .* has 1.00 kB; choose a smaller --input-size"
+        UsageError,
+        match=r"needs 197 kB, but only 1.00 kB are free in .*; choose a smaller --input-size",
     ):
         open_folder(photos).batch(1)
     assert not reads

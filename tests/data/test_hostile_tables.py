@@ -131,7 +131,11 @@ REFUSED = {
         GOOD,
         "time=user: 'u\\d+' is not a time; expected numbers or dates",
     ),
-    "two roles": ("?drop=user&dense=user", GOOD, "user has two roles"),
+    "two roles": (
+        "?drop=user&dense=user",
+        GOOD,
+        "user: each of these columns is named in two roles",
+    ),
     "no such option": (
         "?lable=click",
         GOOD,

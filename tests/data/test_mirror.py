@@ -126,5 +126,7 @@ def test_the_card_says_whether_pictures_are_mirrored_and_why(tmp_path: Path):
     task = Task("any", (3, SIDE, SIDE), 2)
     source = load_data(f"folder:{tmp_path / 'arrows'}", task, root=tmp_path / "root")
     assert source.card is not None
-    sentence = "pictures are not mirrored in training: mirror images of their classes differ"
+    sentence = (
+        "pictures are not mirrored in training, because left and right distinguish their classes"
+    )
     assert f"training: {sentence}" in source.card().lines()

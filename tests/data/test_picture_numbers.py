@@ -271,7 +271,7 @@ def test_the_card_says_which_task_and_why(ages):
         ("path,label\na.png,1.5\nb.png,2.5,3.5\n", "line 3 has 3 values for 2 columns"),
         ("path,label\na.png,[1.5 2]\nb.png,[2 3]\n", r"line 2: the label '\[1.5 2\]' holds sever"),
         ("path;label\na.png;1,5\nb.png;2,5\n", "line 2: the label '1,5' holds several numbers"),
-        ("path,label,target\na.png,1,2\n", "line 1: the label may be each of the columns label an"),
+        ("path,label,target\na.png,1,2\n", "line 1: several columns may be the label: label and t"),
         ("path,label,label\na.png,1,2\n", "line 1: the column label occurs 2 times"),
         ("path,label\na.png,1.5\nb.png,2.5\n", "has 2 pictures to learn from; it needs at least 4"),
         (

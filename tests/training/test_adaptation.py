@@ -70,7 +70,7 @@ def test_own_pictures_are_trained_with_photos_and_the_result_repeats_it(tmp_path
     recipe = result.key.recipe
     assert (recipe["name"], recipe["epochs"], recipe["flip"]) == ("photos", 2, False)
     assert (recipe["batch"], recipe["crop"], recipe["cutout"]) == (8, 1, 2)
-    note = "pictures are not mirrored in training: mirror images of their classes differ"
+    note = "pictures are not mirrored in training, because left and right distinguish their classes"
     assert result.notes == (note,)
     assert TrainingResult.read(tmp_path / "a").notes == (note,)
     label = format_recipe(recipe)

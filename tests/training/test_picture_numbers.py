@@ -187,7 +187,8 @@ def test_the_recipe_photos_trains_on_numbers(data, source, tmp_path):
     result = train_average(data, source, tmp_path, "photos(epochs=2)")
     assert np.isfinite(result.rmse)
     assert result.notes == (
-        "pictures are mirrored at random in training: mirroring hardly changes the labels",
+        "pictures are mirrored at random in training, because their labels hardly depend on left "
+        "and right",
     )
     assert result.key.recipe["smoothing"] == 0
 

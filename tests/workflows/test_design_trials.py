@@ -593,5 +593,5 @@ def test_a_hand_designed_network_is_trained_by_its_name(tmp_path, monkeypatch):
     assert train("dlrm", DATA, "ctr(epochs=1)").loss == result.loss
     with pytest.raises(UsageError, match="dlrm reads the rows of a table"):
         train("dlrm", "digits", input_shape=(3, 32, 32))
-    with pytest.raises(UsageError, match="networks of tables take --data csv:PATH"):
+    with pytest.raises(UsageError, match="for a network for tables use --data csv:PATH"):
         train("dlrm", "digits")

@@ -81,8 +81,8 @@ def make_array_source(
             if len(part) == 0:
                 raise UsageError(
                     f"{name} has too few samples to train on: {len(train_targets)} are left after "
-                    f"the split; give at least {MIN_SPLIT_ROWS} of a class, or {MIN_SPLIT_ROWS} "
-                    "numbers"
+                    f"the split; give at least {MIN_SPLIT_ROWS} samples of one class; for a "
+                    f"regression, at least {MIN_SPLIT_ROWS} samples"
                 )
         return parts
 

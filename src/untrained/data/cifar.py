@@ -152,7 +152,8 @@ def _read_images(dataset: _CifarDataset, names: Sequence[str], root: Path) -> La
     raise UsageError(
         f"{dataset.title} is not under {root}: looked for {binary_example} and for "
         f"{python_example}. Unpack the publisher's archive there, or name another folder with "
-        "--data-root or UNTRAINED_DATA. Without it, --data digits needs no files."
+        "--data-root or UNTRAINED_DATA. To try untrained without files, use "
+        "--data digits."
     )
 
 

@@ -43,7 +43,7 @@ def make_image_task(name: str, like: Task, classes: int | None = None) -> Task:
             f"not {like.input_shape}"
         )
         if len(like.input_shape) == 1:
-            message += "; networks of tables take --data csv:PATH, or clicks for a trial"
+            message += "; for a network for tables use --data csv:PATH, or --data clicks to try it"
         raise UsageError(message)
     return replace(like, dataset=name, num_classes=classes or like.num_classes)
 
@@ -85,7 +85,7 @@ def make_image_source(
 
     Args:
         images: Images (N, H, W, C) of uint8.
-        labels: Their classes (N,), or for a regression numbers in their unit.
+        labels: Their classes (N,), or for a regression numbers in their original unit.
         task: The task of the networks. For a regression, the mean and the deviation of the labels
             are added.
         statistics: Mean and standard deviation per channel; computed from the images by default.

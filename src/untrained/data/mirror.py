@@ -94,9 +94,18 @@ def describe_mirroring(mirrored: bool, *, has_numbers: bool = False) -> str:
         mirrored: Whether they are mirrored.
         has_numbers: Whether labels are numbers and not classes.
     """
+    if mirrored and has_numbers:
+        return (
+            "pictures are mirrored at random in training, because their labels hardly depend on "
+            "left and right"
+        )
     if mirrored:
-        labels = "labels" if has_numbers else "classes"
-        return f"pictures are mirrored at random in training: mirroring hardly changes the {labels}"
+        return (
+            "pictures are mirrored at random in training, because left and right hardly distinguish "
+            "their classes"
+        )
     if has_numbers:
-        return "pictures are not mirrored in training: their labels depend on left and right"
-    return "pictures are not mirrored in training: mirror images of their classes differ"
+        return (
+            "pictures are not mirrored in training, because their labels depend on left and right"
+        )
+    return "pictures are not mirrored in training, because left and right distinguish their classes"

@@ -101,7 +101,7 @@ def _read_folder(folder: Path) -> dict[str, LabelledImages]:
         raise UsageError(
             f"{folder.name} is not in {folder}: looked for {', '.join(_FILE_NAMES)}, each also "
             "with .gz, and for an .npz archive. Put them there, or name another data root with "
-            "--data-root or UNTRAINED_DATA. Without them, --data digits needs no files."
+            "--data-root or UNTRAINED_DATA. To try untrained without files, use --data digits."
         )
     return read_npz(archives[0])
 

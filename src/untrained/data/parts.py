@@ -202,7 +202,10 @@ class JoinedPart:
         part_indices = [0] * (len(self.first) // size) + [1] * (len(self.second) // size)
         for position in torch.randperm(len(part_indices), generator=order).tolist():
             yield next(iterators[part_indices[position]])
-        remaining_batches = [batch for iterator in iterators for batch in iterator]
+        remaining_batches = []
+        for iterator in iterators:
+            for batch in iterator:
+                remaining_batches.append(batch)
         if remaining_batches:
             inputs = torch.cat([batch.inputs for batch in remaining_batches])
             targets = torch.cat([batch.targets for batch in remaining_batches])

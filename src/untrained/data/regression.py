@@ -39,5 +39,5 @@ def compute_label_statistics(labels: Sequence[float], title: str) -> tuple[float
 
 
 def standardise_labels(labels: Tensor, task: Task) -> Tensor:
-    """Convert labels in their unit to what networks of a regression predict, as float32."""
+    """Standardise labels with the mean and deviation of the training part, as float32."""
     return ((labels.double() - task.target_mean) / task.target_std).float()

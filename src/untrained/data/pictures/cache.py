@@ -118,9 +118,9 @@ def _write_cache(
         free_bytes = disk_usage(folder).free
         if needed_bytes > free_bytes:
             raise UsageError(
-                f"{listing.title} in {height}x{width} takes {format_quantity(needed_bytes)}B, and "
-                f"{folder} has {format_quantity(free_bytes)}B; choose a smaller --input-size "
-                "(train, score: --input-shape) or another --data-root"
+                f"{listing.title} in {height}x{width} needs {format_quantity(needed_bytes)}B, but "
+                f"only {format_quantity(free_bytes)}B are free in {folder}; choose a smaller "
+                "--input-size (train, score: --input-shape) or another --data-root"
             )
         with replace_atomically(array_file) as temporary_file, temporary_file.open("wb") as file:
             # The number of decodable pictures is known only at the end, so the header is rewritten

@@ -31,16 +31,16 @@ class PictureCard:
         title: Name of the data.
         parts: Number of usable pictures per part.
         classes: Number of usable pictures per class; empty if labels are numbers.
-        smallest: Width and height of the smallest file.
-        middle: Width and height of the file of median area.
-        largest: Width and height of the largest file.
+        smallest: Width and height of the smallest original picture.
+        median: Width and height of the original picture of median area.
+        largest: Width and height of the largest original picture.
         modes: Number of pictures per colour mode.
         changes: Number of pictures that were changed in each way.
         network_size: Height and width of the network input.
         input_size: Proposed input size.
-        input_size_because: Reason for the proposal.
+        input_size_reason: Reason for the proposal.
         batch: Batch size of the recipe `photos`.
-        batch_because: Reason for the batch size.
+        batch_reason: Reason for the batch size.
         mirrored: Whether that recipe mirrors pictures.
         problems: Files that the user should look at, with the reason.
         conflicts: Names of equal pictures that have different labels.
@@ -52,15 +52,15 @@ class PictureCard:
     parts: dict[str, int]
     classes: dict[str, int]
     smallest: tuple[int, int]
-    middle: tuple[int, int]
+    median: tuple[int, int]
     largest: tuple[int, int]
     modes: dict[str, int]
     changes: dict[str, int]
     network_size: tuple[int, int]
     input_size: int
-    input_size_because: str
+    input_size_reason: str
     batch: int
-    batch_because: str
+    batch_reason: str
     mirrored: bool
     problems: tuple[tuple[str, str], ...]
     conflicts: tuple[tuple[str, str], ...] = ()
@@ -84,7 +84,7 @@ class PictureCard:
         else:
             lines.append(f"label: {self.label}")
         lines += [
-            f"sizes: {sizes}, median {self.middle[0]}x{self.middle[1]} (width x height)",
+            f"sizes: {sizes}, median {self.median[0]}x{self.median[1]} (width x height)",
             f"colours: {_format_counts(self.modes)}",
         ]
         if self.changes:
@@ -93,8 +93,8 @@ class PictureCard:
         lines += [
             f"network input {width}x{height}: pictures are scaled to cover it and cropped around "
             "their centre",
-            f"proposed: --input-size {self.input_size} ({self.input_size_because})",
-            f"training: --recipe photos takes batches of {self.batch} ({self.batch_because})",
+            f"proposed: --input-size {self.input_size} ({self.input_size_reason})",
+            f"training: --recipe photos takes batches of {self.batch} ({self.batch_reason})",
             f"training: {describe_mirroring(self.mirrored, has_numbers=not self.classes)}",
         ]
         if self.conflicts:
@@ -125,12 +125,12 @@ def make_picture_card(
     shorter_side = median(min(size) for size in sizes)
     proposed_size = propose_input_size(shorter_side)
     input_size = limit_input_size(proposed_size, len(listing.files))
-    input_size_because = f"the median shorter side is {shorter_side:g} pixels"
+    input_size_reason = f"the median shorter side is {shorter_side:g} pixels"
     if input_size < proposed_size:
         pictures = format_count(len(listing.files), "picture")
-        input_size_because += f"; {pictures} of {proposed_size} pixels would not fit into memory"
+        input_size_reason += f"; {pictures} of {proposed_size} pixels would not fit into memory"
     elif shorter_side > _USUAL_SIZES[-1]:
-        input_size_because += f"; {_USUAL_SIZES[-1]} is the largest proposal"
+        input_size_reason += f"; {_USUAL_SIZES[-1]} is the largest proposal"
     train_count = part_counts[TRAIN]
     batch = propose_batch_size(train_count, min(shape[1:]))
     steps = format_count(-(-train_count // batch), "step")
@@ -146,15 +146,15 @@ def make_picture_card(
         parts={part: part_counts[part] for part in PART_NAMES},
         classes={name: class_counts[name] for name in listing.classes},
         smallest=sizes[0],
-        middle=sizes[len(sizes) // 2],
+        median=sizes[len(sizes) // 2],
         largest=sizes[-1],
         modes=facts.modes,
         changes=facts.changes,
         network_size=(shape[1], shape[2]),
         input_size=input_size,
-        input_size_because=input_size_because,
+        input_size_reason=input_size_reason,
         batch=batch,
-        batch_because=f"{steps} in a pass over {format_count(train_count, 'picture')}",
+        batch_reason=f"{steps} in a pass over {format_count(train_count, 'picture')}",
         mirrored=mirrored,
         problems=tuple(sorted(problems)),
         conflicts=tuple(conflicts),
@@ -238,7 +238,7 @@ def _describe_balance(classes: dict[str, int]) -> str:
     smallest_name, smallest_count = ranked[-1]
     ratio = f"the largest has {largest_count / smallest_count:.3g} times as many as the smallest"
     if largest_count == smallest_count:
-        ratio = "all have equally many"
+        ratio = "all have the same number"
     if len(classes) <= _MAX_CLASSES_SHOWN:
         return f"{_format_counts(classes)}; {ratio}"
     return f"from {smallest_name} {smallest_count:,} to {largest_name} {largest_count:,}; {ratio}"

@@ -39,11 +39,11 @@ class DecodedImage:
 
     Attributes:
         pixels: Pixels of the target size (H, W, C).
-        width: Width of the file in pixels.
-        height: Height of the file in pixels.
+        width: Width of the original picture in pixels.
+        height: Height of the original picture in pixels.
         mode: Colour mode of the file.
         changes: How the picture was changed.
-        digest: Digest of the decoded pixels; equal for pictures that look the same.
+        digest: Digest of the decoded pixels; equal for pictures with identical pixels.
         remark: A remark about the file for the user; usually empty.
     """
 

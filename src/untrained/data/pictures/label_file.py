@@ -221,8 +221,8 @@ def _find_label_column(path: Path, header: Sequence[str], label: str) -> int | N
                 "times, and a network predicts one label; rename the others"
             )
         raise UsageError(
-            f"{path}, line 1: the label may be each of the columns {names}, and a network predicts "
-            "one; name it: images:PATH.csv?label=COLUMN"
+            f"{path}, line 1: several columns may be the label: {names}; name one: "
+            "images:PATH.csv?label=COLUMN"
         )
     return candidates[0]
 
@@ -354,7 +354,7 @@ def _check_labels(
             if is_inferred and has_number_lists and row.label:
                 raise _number_list_error(where, row.label)
             if is_inferred and has_numbers and not is_number and is_float_text(row.label):
-                raise _no_number_error(where, row.label)
+                raise _not_a_number_error(where, row.label)
         elif not row.label:
             # A row without a path names no picture, so it is left out and listed in the card.
             if row.name:
@@ -364,7 +364,7 @@ def _check_labels(
         elif _is_number_list(row.label):
             raise _number_list_error(where, row.label)
         elif not is_number:
-            raise _no_number_error(where, row.label)
+            raise _not_a_number_error(where, row.label)
 
 
 def _is_number(text: str) -> bool:
@@ -385,7 +385,7 @@ def _number_list_error(where: str, label: str) -> UsageError:
     )
 
 
-def _no_number_error(where: str, label: str) -> UsageError:
+def _not_a_number_error(where: str, label: str) -> UsageError:
     return UsageError(
         f"{where}: the label {label!r} is not a finite number; correct it, or remove the line (for "
         "classes add --task classification)"

@@ -220,10 +220,10 @@ def _too_few_classes_error(title: str, class_count: int, problems: Problems) -> 
     classes = "1 class" if class_count == 1 else "no classes"
     links = sum(reason == _LINK_OUT_OF_FOLDER for _, reason in problems)
     hint = f" ({links:,} links out of the folder are not followed)" if links else ""
-    return UsageError(
-        f"{title} has {classes} to learn from{hint}; it needs two or more, such as "
-        "./photos/cats/1.jpg and ./photos/dogs/1.jpg for folder:./photos"
-    )
+    message = f"{title} has {classes} to learn from{hint}; it needs two or more"
+    if title.startswith("folder:"):
+        message += ", such as ./photos/cats/1.jpg and ./photos/dogs/1.jpg for folder:./photos"
+    return UsageError(message)
 
 
 # ---------------------------------------------------------------------------------------- folders

@@ -46,12 +46,12 @@ class BadRows:
     first_reasons: list[str] = field(default_factory=list)
 
     def add(self, line: int, reason: str, lines: int = 1) -> None:
-        """Count a bad row.
+        """Count bad rows.
 
         Args:
-            line: Number of its first line.
-            reason: Why it cannot be used.
-            lines: Number of lines that it covers.
+            line: Number of their first line.
+            reason: Why they cannot be used.
+            lines: Number of lines that they cover.
         """
         self.count += lines
         if len(self.first_reasons) < _MAX_BAD_ROWS_SHOWN:

@@ -125,7 +125,7 @@ def _check_named_columns(columns: Sequence[str], options: TableOptions) -> None:
     repeated_names = {name for name in named_columns if named_columns.count(name) > 1}
     if repeated_names:
         names = ", ".join(sorted(repeated_names))
-        raise UsageError(f"{names} has two roles; name each column once")
+        raise UsageError(f"{names}: each of these columns is named in two roles; name it once")
 
 
 def _find_label(columns: Sequence[str], head: pa.RecordBatch) -> str:

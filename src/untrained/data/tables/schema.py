@@ -2,7 +2,8 @@
 
 A row is encoded as float32. First come the dense columns, each with mean 0 and standard deviation 1
 over the training part; a missing value becomes the mean. Then come the identifiers; 0 stands for
-one that is rare or does not occur in training. A schema is kept as two small files.
+one that is rare or does not occur in training, unless the column is hashed. A schema is kept as two
+small files.
 """
 
 import json

@@ -1,7 +1,8 @@
 """The first pass over a table: counts, vocabularies and statistics.
 
-The memory that it needs does not grow with the file. Everything that encodes a row is learned from
-the training part alone, so an identifier that occurs only in other parts counts as unknown.
+The memory that it needs does not grow with the file, except for up to 17 bytes per row for classes
+or a split by time. Everything that encodes a row is learned from the training part alone, so an
+identifier that occurs only in other parts counts as unknown.
 """
 
 from collections.abc import Callable, Iterator

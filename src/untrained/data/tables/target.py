@@ -197,7 +197,7 @@ class ClassCollector:
     def finish(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
         """Return the classes in order, and the index of the class of each row.
 
-        Numbers are ordered by value, texts by the alphabet.
+        Numbers are ordered by value, texts alphabetically.
         """
         classes = sorted(self._index_by_class, key=_make_class_sort_key)
         new_indices = np.zeros(len(classes), np.int64)
