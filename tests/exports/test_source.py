@@ -226,9 +226,10 @@ def test_source_with_other_outputs_is_refused(monkeypatch):
         write_source(ResNet(), make_input_function(PIXELS), "A network.")
 
 
-def test_network_without_finite_outputs_is_refused():
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_network_without_finite_outputs_is_refused(value):
     network = nn.Sequential(nn.Linear(3, 2))
-    nn.init.constant_(network[0].bias, float("nan"))
+    nn.init.constant_(network[0].bias, float(value))
     with pytest.raises(UsageError, match="Sequential: its outputs are not finite"):
         write_source(network, make_input_function((3,)), "A network.")
 

@@ -158,7 +158,7 @@ def _make_score(subject: ExportSubject) -> dict[str, Any] | None:
 _PREDICTIONS = {
     BINARY.name: "the most probable class",
     CLASSIFICATION.name: "the most probable class",
-    REGRESSION.name: "the number",
+    REGRESSION.name: "the predicted number",
 }
 
 
@@ -408,10 +408,10 @@ def _describe_files(subject: ExportSubject, facts: ExportFacts) -> str:
             "classes, input shape, mean and standard deviation of each feature or channel, and the "
             "origin"
         )
-        files["predict.py"] = f"reads .npy and .npz files and prints {prediction} of each sample"
+        files["predict.py"] = f"reads .npy and .npz files and prints {prediction} for each sample"
         if len(subject.task.input_shape) == 1:
             files["predict.py"] = (
-                f"reads .npy, .npz and CSV files of numbers and prints {prediction} of each sample"
+                f"reads .npy, .npz and CSV files of numbers and prints {prediction} for each sample"
             )
     elif subject.schema is None:
         labels = "classes"
@@ -420,7 +420,7 @@ def _describe_files(subject: ExportSubject, facts: ExportFacts) -> str:
         files["config.json"] = (
             f"{labels}, input size, mean and standard deviation of each channel, and the origin"
         )
-        files["predict.py"] = f"reads images and prints {prediction} of each"
+        files["predict.py"] = f"reads images and prints {prediction} for each"
     else:
         files["config.json"] = (
             "the columns, mean and standard deviation of the numbers, and the origin"
@@ -429,7 +429,7 @@ def _describe_files(subject: ExportSubject, facts: ExportFacts) -> str:
         files["table.py"] = "encodes rows as in training"
         if subject.task.kind == BINARY:
             prediction = "the probability"
-        files["predict.py"] = f"reads rows of CSV files and prints {prediction} of each"
+        files["predict.py"] = f"reads rows of CSV files and prints {prediction} for each"
     files["manifest.json"] = (
         "the hash of each file; another export to this folder replaces only these files"
     )

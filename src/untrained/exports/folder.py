@@ -91,7 +91,9 @@ def replace_folder(folder: Path) -> Iterator[Staging]:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     pattern = f"{glob.escape(_make_staging_prefix(folder))}*"
-    remove_leftovers(folder.parent, pattern, lambda leftover: _remove_copy(leftover, folder))
+    remove_leftovers(
+        folder.parent, pattern, lambda leftover: _remove_redundant_files(leftover, folder)
+    )
     with make_locked_folder(folder.parent, _make_staging_prefix(folder)) as staging_folder:
         staging = Staging(staging_folder)
         try:
@@ -101,7 +103,7 @@ def replace_folder(folder: Path) -> Iterator[Staging]:
         except BaseException:
             # After the exchange, this path is the old folder, which may contain files of the user.
             if staging.folder.exists():
-                _remove_copy(staging.folder, folder)
+                _remove_redundant_files(staging.folder, folder)
             raise
 
 
@@ -127,7 +129,7 @@ def _move_into_place(staging: Staging, folder: Path) -> None:
         return
     _exchange_folders(staging.folder, folder)
     # From here on the staging path is the old folder.
-    if not _remove_copy(staging.folder, folder):
+    if not _remove_redundant_files(staging.folder, folder):
         staging.kept = find_free_folder(folder)
         os.rename(staging.folder, staging.kept)
 
@@ -204,33 +206,33 @@ def _link_recursively(source: Path, target: Path) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
-def _remove_copy(copy: Path, folder: Path) -> bool:
+def _remove_redundant_files(old_folder: Path, folder: Path) -> bool:
     """Remove a folder, except for files that exist nowhere else.
 
     These are removed: unchanged files of an export, and files that `folder` contains as well.
 
     Returns:
-        Whether the whole copy was removed.
+        Whether the whole folder was removed.
     """
-    manifest = _read_manifest(copy)
+    manifest = _read_manifest(old_folder)
     if manifest is not None and not manifest["finished"]:
         # An export was killed here. The folder contains only new files and links.
-        return _remove_unfinished(copy)
+        return _remove_unfinished(old_folder)
     # A process that was killed while it wrote the first manifest leaves a partial file.
-    for part in copy.glob(f"{MANIFEST}.*.part"):
+    for part in old_folder.glob(f"{MANIFEST}.*.part"):
         part.unlink(missing_ok=True)
-    exported_hashes = _read_exported_hashes(copy) or {}
+    exported_hashes = _read_exported_hashes(old_folder) or {}
     for name, digest in exported_hashes.items():
-        if _hash_file(copy / name) == digest:
-            (copy / name).unlink(missing_ok=True)
-    others = [entry for entry in copy.iterdir() if entry.name != MANIFEST]
+        if _hash_file(old_folder / name) == digest:
+            (old_folder / name).unlink(missing_ok=True)
+    others = [entry for entry in old_folder.iterdir() if entry.name != MANIFEST]
     removed = [_remove_duplicates(entry, folder / entry.name) for entry in others]
     if not all(removed):
         return False
     if exported_hashes:
-        (copy / MANIFEST).unlink(missing_ok=True)
+        (old_folder / MANIFEST).unlink(missing_ok=True)
     try:
-        copy.rmdir()
+        old_folder.rmdir()
     except OSError:
         return False
     return True

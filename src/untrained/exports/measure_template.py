@@ -29,7 +29,12 @@ def main() -> None:
         description="Measure the latency of the networks in this folder."
     )
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
-    parser.add_argument("--runs", type=int, default=30, help="forward passes (default 30)")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=30,
+        help="forward passes per round (default 30; up to 3 rounds)",
+    )
     parser.add_argument("--machine", default=platform.node(), help="name of this machine")
     options = parser.parse_args()
     with open(HERE / "archs.csv", newline="", encoding="utf-8") as file:
