@@ -38,13 +38,13 @@ def test_networks_that_were_passed_over_are_counted_in_one_sentence(capsys):
     text = " ".join(capsys.readouterr().out.split())
     assert (
         "11 of the best networks by score were passed over, because they are too slow to train in "
-        "the time; 5 networks with the next best scores took part instead."
+        "the available time; 5 networks with the next best scores took part instead."
     ) in text
     show_contest(make_contest(ARCHS, passed_over=1))
     text = " ".join(capsys.readouterr().out.split())
     assert (
         "1 of the best networks by score was passed over, because it is too slow to train in the "
-        "time; it was not replaced."
+        "available time; it was not replaced."
     ) in text
     show_contest(make_contest(ARCHS))
     assert "passed over" not in capsys.readouterr().out

@@ -302,7 +302,7 @@ def write_hand_designed_winner(folder: Path, error: str) -> None:
     found = DesignResult("found", val_loss=None if error else 0.7, error=error)
     Confirmation(
         best_arch=arch,
-        winner_result=50.0,
+        best_arch_result=50.0,
         selected_by=("params",),
         groups=(TrainedGroup("params", "", (arch,), (50.0,)),),
         contrasts=(),

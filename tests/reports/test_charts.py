@@ -69,7 +69,7 @@ def test_the_winner_is_drawn_and_counted_even_if_its_neighbours_are_left_out() -
     ranking[13] = replace(ranking[13], arch=winner)
     confirmation = Confirmation(
         best_arch=winner,
-        winner_result=70.0,
+        best_arch_result=70.0,
         selected_by=("random",),
         groups=(),
         contrasts=(),

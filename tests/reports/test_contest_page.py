@@ -99,15 +99,15 @@ def test_the_verdict_names_the_winner_its_interval_and_ties():
     verdict = make_contest(ARCHS, tied=(9, 7, 8)).verdict
     assert verdict == (
         f"Network 7 wins: ResNet-20 (known design). It classifies 70.0 \u00b1 {margin:.1f} % of 375 "
-        "validation samples correctly. 1 other network is within one standard error of the best; "
-        "of these, the smallest wins."
+        "validation samples correctly. 1 other network is within one standard error of the best "
+        "result; among all of them, the smallest wins."
     )
     for tied in ((7,), (9, 7)):
         alone = make_contest(ARCHS, tied=tied).verdict
         assert alone.endswith("validation samples correctly.")
     fast = make_contest(ARCHS, tied=(9, 7, 8))
     entries = tuple(replace(entry, latency=0.002) for entry in fast.entries)
-    assert replace(fast, entries=entries).verdict.endswith("of these, the fastest wins.")
+    assert replace(fast, entries=entries).verdict.endswith("among all of them, the fastest wins.")
 
 
 def test_the_page_begins_with_the_contest_and_highlights_the_winner():
@@ -150,7 +150,7 @@ def test_the_page_says_how_many_networks_were_too_slow():
     text = extract_body(render_search_page(replace(summary, contest=contest)))
     assert (
         "7 of the best networks by score were passed over, because they are too slow to train in "
-        "the time; 1 network with the next best scores took part instead."
+        "the available time; 1 network with the next best scores took part instead."
     ) in text
 
 
@@ -172,10 +172,10 @@ def test_networks_are_counted_without_copies_and_without_those_left_out():
 def test_a_contest_of_one_round_has_no_next_round():
     summary = make_page_summary()
     text = extract_body(render_search_page(summary))
-    assert "and about a third went on to the next of 3 rounds." in text
+    assert "; in each of the 3 rounds but the last, about a third of the networks advanced." in text
     contest = make_contest([row.arch for row in summary.ranking], rounds=1)
     text = extract_body(render_search_page(replace(summary, contest=contest)))
-    assert "went on to the next" not in text
+    assert "of the networks advanced" not in text
     assert "Every network was trained for the same time on up to" in text
 
 

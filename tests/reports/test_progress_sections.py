@@ -87,6 +87,20 @@ def test_every_limit_is_shown_with_the_value_of_the_best():
     for shown in ("1M", "732 k", "12.3 MB", "5ms@cpu", "4.10 ms", "1,234", "was measured"):
         assert shown in section
     assert "was measured" not in make_limits_section(make_summary(limits=rows[:1]))
+
+
+def test_the_latency_was_measured_on_the_device_of_the_limit():
+    for requested, origin in (
+        ("5ms", "measured on a CPU with one thread."),
+        ("5ms@cpu", "measured on a CPU with one thread."),
+        ("5ms@cuda:1", "measured on cuda:1."),
+    ):
+        rows = (LimitResult("max_latency", requested, 0, 0.0041),)
+        section = make_limits_section(make_summary(limits=rows))
+        assert f"The latency of the best architecture was {origin}" in section
+
+
+def test_without_limits_there_is_no_section():
     assert make_limits_section(make_summary()) == ""
 
 

@@ -83,6 +83,9 @@ def test_choices_without_a_common_option_are_separate_tables():
     page = make_choice_tables(operations + edges)
     assert page.count("<table") == 2
     assert [text.count("<tr>") for text in page.split("<table")[1:]] == [3, 2]
+    assert "The selected option has a frame, and for a node the removed edge." in page
+    assert "The removed edge has a frame." in make_choice_tables(edges)
+    assert "The selected option has a frame." in make_choice_tables(operations)
 
 
 def test_choices_after_the_twentieth_are_counted():
@@ -268,7 +271,7 @@ def test_the_prediction_of_a_run_folder_is_drawn(tmp_path):
     assert prediction is not None
     assert set(prediction["mean"]) == {0.75}, "with one value the prediction is constant"
     assert prediction["x_axis"] == {
-        "name": "nu: a quantile of trace^2 in the pool",
+        "name": "nu: quantile of trace^2 in the pool",
         "low": 0.0,
         "high": 1.0,
         "log": False,

@@ -315,7 +315,7 @@ def test_the_terminal_shows_hand_made_networks_in_80_columns(capsys, monkeypatch
     assert "wild failed: <script> [bold]" in words
     assert "the AUC of the networks selected by sigeo is 2.0 points lower than that of the" in words
     best = "the network with the lowest log loss on the validation data (an AUC of 70.0 %)"
-    assert f"The winner of this run is {best}, which was selected at random." in words
+    assert f"The winner of this run is {best}; this network was selected at random." in words
     assert "the confirmation trainings took 1 min 11 s" in words
 
 
@@ -368,7 +368,7 @@ def test_r2_is_a_number_and_never_per_cent(capsys):
     show_confirmation(confirmation)
     words = " ".join(capsys.readouterr().out.split())
     assert "the R2 of the networks selected by sigeo is 0.020 lower than that of the" in words
-    assert "on the validation data (an R2 of 0.700), which was selected at random" in words
+    assert "on the validation data (an R2 of 0.700); this network was selected at random" in words
     assert " % " not in words
     page = search_page.render_search_page(make_summary(confirmation=confirmation))
     text = extract_body(page).partition("Confirmation by training")[2]

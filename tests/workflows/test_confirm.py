@@ -160,7 +160,7 @@ def test_the_highest_accuracy_wins_and_a_failed_training_has_no_value(tmp_path):
     }
     reached = {make_arch(1): 90.0, make_arch(3): 95.0, make_arch(4): 95.0}
     confirmation = make_confirmation(groups, make_trainings(reached), make_run())
-    assert (confirmation.best_arch, confirmation.winner_result, confirmation.selected_by) == (
+    assert (confirmation.best_arch, confirmation.best_arch_result, confirmation.selected_by) == (
         str(make_arch(3)),
         95.0,
         ("params",),

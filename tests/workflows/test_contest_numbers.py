@@ -1,6 +1,7 @@
 """A contest on pictures whose labels are numbers: RMSE, ties and the constant prediction."""
 
 import json
+import re
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
@@ -199,7 +200,12 @@ def test_the_terminal_and_the_charts_show_the_rmse(capsys):
     assert "accuracy" not in text
     assert "accurate" not in text
     assert "Always predicting the mean has an RMSE of 40 on these samples." in text
-    assert "their R2 is on average" in text
+    # R2 is a number, and not per cent.
+    size = r"their R2 is on average 0\.\d{3} (higher|lower)"
+    interval = r"\(95 % interval -?\d+\.\d{3} to -?\d+\.\d{3}\)"
+    assert re.search(size, text)
+    assert re.search(interval, text)
+    assert " points " not in text
     for sentence in contest.sentences:
         assert sentence in text
     for svg in (draw_result_over_time(contest), draw_result_by_size(contest)):

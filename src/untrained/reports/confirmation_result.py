@@ -36,7 +36,11 @@ BEST_OF_SEARCH = "found"
 NO_TIME_LEFT = "no time was left"
 
 # Fields of `Confirmation` that have another name in `confirmed.json`, which old runs contain too.
-_STORED_KEYS = {"best_arch": "winner", "winning_design": "reference"}
+_STORED_KEYS = {
+    "best_arch": "winner",
+    "best_arch_result": "winner_result",
+    "winning_design": "reference",
+}
 
 
 def list_comparison_columns(kind: TaskKind) -> tuple[str, ...]:
@@ -187,7 +191,7 @@ def format_result(result: float, kind: TaskKind, unit: bool = True) -> str:
     Args:
         result: Accuracy, AUC or R2, times 100.
         kind: What the network predicts.
-        unit: Whether per cent have their unit.
+        unit: Whether to append the % sign.
     """
     if kind == REGRESSION:
         return format_fixed(result / 100, 3)
@@ -234,7 +238,7 @@ class Confirmation:
 
     Attributes:
         best_arch: The best architecture of all groups.
-        winner_result: AUC, accuracy or R2 of `best_arch` on the validation part, in per cent.
+        best_arch_result: AUC, accuracy or R2 of `best_arch` on the validation part, in per cent.
         selected_by: Names of the groups that contain `best_arch`.
         groups: The trained groups. The first one is that of the proxy.
         contrasts: Comparisons of the first group with each of the others.
@@ -254,7 +258,7 @@ class Confirmation:
     """
 
     best_arch: str
-    winner_result: float
+    best_arch_result: float
     selected_by: tuple[str, ...]
     groups: tuple[TrainedGroup, ...]
     contrasts: tuple[Contrast, ...]
@@ -320,11 +324,11 @@ class Confirmation:
             selections.append("at random" if name == "random" else f"by {name}")
         selection = " and ".join(selections)
         # "An" is right for AUC, accuracy and R2.
-        result = format_result(self.winner_result, self.kind)
+        result = format_result(self.best_arch_result, self.kind)
         return (
             f"The winner of this run is the network with the lowest {self.kind.loss_title} on the "
-            f"validation data (an {self.kind.quality_title} of {result}), "
-            f"which was selected {selection}"
+            f"validation data (an {self.kind.quality_title} of {result}); "
+            f"this network was selected {selection}"
         )
 
     def _describe_winning_design(self) -> str:

@@ -35,7 +35,8 @@ _OTHER_GROUPS = {
 
 
 # The errors of entries that were not trained. Run folders contain these texts.
-TOO_SLOW = "too slow to train in the time"
+TOO_SLOW = "too slow to train in the available time"
+_OLD_TOO_SLOW = "too slow to train in the time"  # in run folders of earlier versions
 NO_TIME = "no time for more networks"
 
 
@@ -185,7 +186,8 @@ class Contest:
         seconds: Duration of the contest.
         end_reason: "finished", "time" or "interrupted".
         search_key: Identity of the ranking that the entries come from.
-        passed_over: Number of networks with high scores that were too slow to train in the time.
+        passed_over: Number of networks with high scores that were too slow to train in the
+            available time.
         replacements: Number of networks with the next best scores that took part instead.
         task: What the networks predict: "classification" or "regression".
         label: Name of the label of a regression; may be empty.
@@ -280,8 +282,8 @@ class Contest:
         # Latency decides if it is limited, as in `workflows/contest.py`.
         preferred = "smallest" if entry.latency is None else "fastest"
         return (
-            f"{text}. {others} other {noun} within one standard error of the best; of these, the "
-            f"{preferred} wins."
+            f"{text}. {others} other {noun} within one standard error of the best result; among "
+            f"all of them, the {preferred} wins."
         )
 
     def _count_other_ties(self) -> int:
@@ -444,15 +446,17 @@ def _compare_in_words(contrast: Contrast, proxy: str, other_text: str, kind: Tas
     """
     assert contrast.low is not None
     assert contrast.high is not None
-    interval = f"95 % interval {contrast.format_interval()}"
-    points = f"{abs(contrast.difference):.1f} points"
     is_regression = kind == REGRESSION
     if is_regression:
+        # R2 is a number, not per cent.
+        interval = f"95 % interval {contrast.format_interval(scale=0.01, decimals=3)}"
         direction = "higher" if contrast.difference > 0 else "lower"
-        comparison = f"their R2 is on average {points} {direction}"
+        size = f"{abs(contrast.difference) / 100:.3f}"
+        comparison = f"their R2 is on average {size} {direction}"
     else:
+        interval = f"95 % interval {contrast.format_interval()}"
         direction = "more" if contrast.difference > 0 else "less"
-        comparison = f"{points} {direction} accurate"
+        comparison = f"{abs(contrast.difference):.1f} points {direction} accurate"
     if contrast.low <= 0 <= contrast.high:
         return (
             f"With so few trainings, the networks selected by {proxy} cannot be distinguished from "
@@ -523,5 +527,9 @@ def read_entry(row: dict[str, Any]) -> ContestEntry:
         KeyError: A field is missing.
         TypeError: A field is unknown.
     """
-    rounds = tuple(RoundResult(**result) for result in row["rounds"])
-    return ContestEntry(**{**row, "selections": tuple(row["selections"]), "rounds": rounds})
+    facts = dict(row)
+    facts["selections"] = tuple(row["selections"])
+    facts["rounds"] = tuple(RoundResult(**result) for result in row["rounds"])
+    if facts.get("error") == _OLD_TOO_SLOW:
+        facts["error"] = TOO_SLOW
+    return ContestEntry(**facts)

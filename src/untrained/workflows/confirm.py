@@ -279,7 +279,7 @@ def make_confirmation(
             contrasts.append(compare_groups(proxy_group, other))
     return Confirmation(
         best_arch=str(winner),
-        winner_result=trainings.results[winner],
+        best_arch_result=trainings.results[winner],
         selected_by=tuple(winner_groups),
         groups=tuple(trained_groups),
         contrasts=tuple(contrasts),

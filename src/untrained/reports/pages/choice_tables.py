@@ -6,7 +6,8 @@ A table is made from JSON of the strategy's trace, in one of two forms:
         The largest number of each row has a frame.
     [{"edge": choice, "scores": [[option, number], ...], "removed": option, ...}, ...]
         Each dictionary is a step. The option that the step decided on has a frame. The keys differ
-        between strategies.
+        between strategies. If the choice is a node of a cell, the options are its edges,
+        `node<-source`, and the step removed one of them.
 """
 
 from collections.abc import Sequence
@@ -39,6 +40,11 @@ class ChoiceRow(NamedTuple):
     framed_options: frozenset[str]
     title: str = ""  # what the numbers mean
 
+    @property
+    def is_node(self) -> bool:
+        """Whether the options are the edges of a node, one of which was removed."""
+        return all(option.startswith(f"{self.choice}<-") for option in self.numbers)
+
 
 def is_list_of_pairs(value: object, types: type | tuple[type, ...]) -> bool:
     """Return whether a value is a list of [name, item] pairs with items of these types."""
@@ -64,10 +70,16 @@ def make_choice_tables(value: object) -> str:
     rows = _read_rows(value)
     if not rows:
         return ""
-    frame_meaning = "The selected option"
+    node_count = sum(row.is_node for row in rows)
     if isinstance(value, list) and isinstance(value[0], list):
-        frame_meaning = "The largest number"
-    note = f"Within a row, darker cells have larger numbers. {frame_meaning} has a frame."
+        frame_meaning = "The largest number has a frame"
+    elif node_count == 0:
+        frame_meaning = "The selected option has a frame"
+    elif node_count == len(rows):
+        frame_meaning = "The removed edge has a frame"
+    else:
+        frame_meaning = "The selected option has a frame, and for a node the removed edge"
+    note = f"Within a row, darker cells have larger numbers. {frame_meaning}."
     if len(rows) > MAX_ROWS:
         note += f" {len(rows) - MAX_ROWS} more choices are not shown."
     # Choices with different options would leave most cells of a common table empty.

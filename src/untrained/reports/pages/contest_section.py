@@ -133,7 +133,10 @@ def _describe_rules(contest: Contest) -> str:
     next_round = ""
     if contest.rounds > 1:
         networks = "Every network of a round"
-        next_round = f", and about a third went on to the next of {contest.rounds} rounds"
+        next_round = (
+            f"; in each of the {contest.rounds} rounds but the last, about a third of the networks "
+            "advanced"
+        )
     return (
         f"{networks} was trained for the same time on up to {contest.train_samples:,} samples of "
         f"{contest.data} with the recipe {contest.recipe}{next_round}. "

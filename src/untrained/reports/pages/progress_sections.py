@@ -155,10 +155,18 @@ def make_limits_section(summary: SearchSummary) -> str:
     for limit in summary.limits:
         if limit.name != "max_latency":
             continue
-        origin = limit.source or "measured, on a CPU with one thread"
+        origin = limit.source or _describe_measurement(limit.requested)
         note += f" The latency of the best architecture was {origin}."
     head = [("", "Limit"), ("num", "Requested"), ("num", "Best architecture"), ("num", "Rejected")]
     return make_section("Limits", make_table("", head, rows), make_paragraph(note, "note"))
+
+
+def _describe_measurement(limit: str) -> str:
+    """Describe where the latency for a limit such as `5ms@cuda` was measured."""
+    device = limit.partition("@")[2]
+    if device in ("", "cpu"):
+        return "measured on a CPU with one thread"
+    return f"measured on {device}"
 
 
 def _place_point(area: PlotArea, point: TradeoffPoint) -> tuple[float, float]:

@@ -28,7 +28,8 @@ def render_training_page(training: TrainingResult) -> str:
     # A module that was passed from Python has no command.
     if training.command:
         note = (
-            "Resumes an interrupted training. Repeating a finished training gives the same weights."
+            "Resumes an interrupted training. Repeating a finished training gives the same weights "
+            "on a CPU, unless the time was limited."
         )
         sections.append(make_command_section(training.command, note))
     return make_document(title, headline, sections)
