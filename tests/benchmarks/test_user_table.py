@@ -176,7 +176,7 @@ def test_wrong_values_in_python_are_refused():
 
 def test_a_file_that_is_much_larger_in_memory_is_refused(monkeypatch):
     write_table("csv.gz")
-    monkeypatch.setattr("untrained.readers.limits.FREE_BYTES", 0)
+    monkeypatch.setattr("untrained.readers.limits.BASE_ALLOWANCE_BYTES", 0)
     monkeypatch.setattr("untrained.benchmarks.user_table._CELL_BYTES", 10_000)
     with pytest.raises(UsageError, match=r"results.csv.gz was refused: its content takes more"):
         read_user_table("results.csv.gz", SPACE)

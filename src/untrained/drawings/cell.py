@@ -47,7 +47,7 @@ def _draw_layout(cell: CellGraph, layout: GraphLayout, *, downwards: bool) -> Dr
     paths = []
     for path in route_edges(layout):
         paths.append([_swap_axes(downwards, *point) for point in path])
-    # Edges without an operation are faint and drawn first, below all others.
+    # Edges with the operation `none` are faint and drawn first, below all others.
     order = sorted(range(len(cell.edges)), key=lambda e: find_family(cell.edges[e][2]) != "none")
     parts = []
     for edge in order:

@@ -40,7 +40,7 @@ class DrawableDiagram:
         """
         path = Path(path)
         if path.suffix != ".svg":
-            raise UsageError(f"{path} cannot be a drawing; use a name that ends in .svg")
+            raise UsageError(f"a drawing cannot be saved as {path}; use a name that ends in .svg")
         try:
             write_atomically(path, self.to_svg())
         except OSError as error:

@@ -3,7 +3,8 @@
 The network runs once on torch's meta device, where nothing is computed. Every torch function that
 receives data from the input becomes a node. Then the graph is simplified:
 
-1. Functions that only pass data on, such as norms, dropout and changes of shape, disappear.
+1. Functions that do not deserve a node of their own, such as norms, dropout, arithmetic with
+   constants and changes of shape, disappear.
 2. Other functions of one input, such as activations, are appended to the label of the layer that
    they follow.
 3. If there are too many nodes, those of one module become one node.
@@ -31,7 +32,8 @@ _MAX_MODULE_NODES = 96
 # Functions appended to the label of a layer; further ones are replaced by an ellipsis.
 _MAX_SUFFIXES = 2
 
-# Functions that only pass data on. With several inputs, some of them merge data and stay.
+# Functions that do not deserve a node of their own. With several inputs, some of them merge data
+# and stay.
 _PLAIN_FUNCTIONS = frozenset(
     "batch_norm layer_norm group_norm instance_norm rms_norm local_response_norm normalize dropout "
     "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout view reshape flatten "

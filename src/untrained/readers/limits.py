@@ -6,10 +6,10 @@ from pathlib import Path
 
 from untrained.errors import UsageError
 
-# The values built from a file may take MAX_EXPANSION times its size plus FREE_BYTES. With temporary
-# copies, reading takes at most ten times the size of the file plus 500 MB.
+# The values built from a file may take MAX_EXPANSION times its size plus BASE_ALLOWANCE_BYTES. With
+# temporary copies, reading takes at most ten times the size of the file plus 500 MB.
 MAX_EXPANSION = 8
-FREE_BYTES = 200 * 2**20
+BASE_ALLOWANCE_BYTES = 200 * 2**20
 
 MAX_DETAIL = 300  # characters of an error message that is quoted
 
@@ -29,7 +29,7 @@ class MemoryAllowance:
     """
 
     def __init__(self, file_bytes: int) -> None:
-        self.limit = MAX_EXPANSION * file_bytes + FREE_BYTES
+        self.limit = MAX_EXPANSION * file_bytes + BASE_ALLOWANCE_BYTES
         self.used = 0
 
     def charge(self, byte_count: int) -> None:

@@ -1,11 +1,11 @@
 """Read pickles of plain data without the `pickle` module.
 
 A pickle is a program for a stack machine. The module `pickle` lets that program import any function
-and call it. The interpreter here supports the same opcodes, but builds only None, bool, int, float,
-str, bytes, bytearray, list, tuple, dict, set, frozenset and numpy arrays of plain types. A name
-such as `numpy.dtype` is never imported: it is a pair of strings, and functions of this file replace
-the few calls that plain data need. `OrderedDict` becomes a dict, and a numpy scalar becomes a
-Python number.
+and call it. The interpreter here knows the same opcodes, refuses those that create instances, and
+builds only None, bool, int, float, str, bytes, bytearray, list, tuple, dict, set, frozenset and
+numpy arrays of plain types. A name such as `numpy.dtype` is never imported: it is a pair of
+strings, and functions of this file replace the few calls that plain data need. `OrderedDict`
+becomes a dict, and a numpy scalar becomes a Python number.
 
 All lengths are compared with the remaining bytes of the file, and every object is charged to a
 `MemoryAllowance`, which grows with the size of the file.
@@ -58,7 +58,7 @@ _LAST_PROTOCOL = 5
 
 
 def read_pickle(path: Path) -> Any:
-    """Read a pickle of plain data, optionally compressed by bzip2 (`.pbz2`).
+    """Read a pickle of plain data, optionally compressed (`.gz`, `.bz2`, `.pbz2`).
 
     Strings written by Python 2 are returned as bytes.
 

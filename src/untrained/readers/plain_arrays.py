@@ -85,9 +85,9 @@ def make_array(
         )
     # The check of the items and the final conversion may each make a copy.
     allowance.charge(2 * expected_bytes)
-    order = "F" if column_major else "C"
     items = check_items(np.frombuffer(data, dtype.to_numpy()), dtype)
-    return items.reshape(sizes, order=order).astype(np.dtype(dtype.code))  # type: ignore[call-overload, no-any-return]
+    reshaped: AnyArray = items.reshape(sizes, order="F" if column_major else "C")
+    return reshaped.astype(np.dtype(dtype.code))
 
 
 def make_strided_array(
@@ -99,26 +99,26 @@ def make_strided_array(
         storage: A flat array.
         offset: Index of the tensor's first number.
         shape: A tuple of integers.
-        strides: A tuple of integers, counted in numbers.
+        strides: A tuple of integers, counted in elements.
         allowance: Charged for the copy.
     """
     sizes = check_sizes(shape)
-    number_strides = check_sizes(strides)
-    if type(offset) is not int or offset < 0 or len(sizes) != len(number_strides):
+    element_strides = check_sizes(strides)
+    if type(offset) is not int or offset < 0 or len(sizes) != len(element_strides):
         raise DamagedFileError(f"a tensor of shape {sizes} has an impossible offset or strides")
     count = math.prod(sizes)
     allowance.charge(count * storage.itemsize)
     if count == 0:
         return np.zeros(sizes, storage.dtype)
     last = offset
-    for size, stride in zip(sizes, number_strides, strict=True):
+    for size, stride in zip(sizes, element_strides, strict=True):
         last += (size - 1) * stride
     if last >= storage.size:
         raise RefusedFileError(
             f"a tensor of shape {sizes} reaches outside its {storage.size} numbers"
         )
     byte_strides = []
-    for size, stride in zip(sizes, number_strides, strict=True):
+    for size, stride in zip(sizes, element_strides, strict=True):
         # The stride of an axis of length 1 is never used, so it may be any number.
         byte_strides.append(stride * storage.itemsize if size > 1 else 0)
     view = np.lib.stride_tricks.as_strided(storage[offset:], sizes, byte_strides)

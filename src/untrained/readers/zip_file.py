@@ -26,11 +26,13 @@ def check_zip_directory(path: Path) -> None:
 
 
 def check_member(member: zipfile.ZipInfo) -> None:
-    """Refuse a member that is encrypted or compressed by an unusual method."""
+    """Refuse a member that is encrypted or uses an unsupported compression method."""
     if member.flag_bits & _ENCRYPTED:
         raise RefusedFileError("it is encrypted; unpack it and save it without a password")
     if member.compress_type not in _METHODS:
-        raise RefusedFileError("it is compressed by an unusual method; save it with numpy or torch")
+        raise RefusedFileError(
+            "it uses an unsupported compression method; save it with numpy or torch"
+        )
 
 
 def read_member(archive: zipfile.ZipFile, name: str, allowance: MemoryAllowance) -> bytes:
