@@ -363,7 +363,7 @@ def test_ctrl_c_prints_one_line_and_leaves_the_last_checkpoint(tmp_path, monkeyp
     assert read_checkpoint(tmp_path)["step"] == 2
     monkeypatch.setattr(warm_up, "CHECKPOINT_SECONDS", 1e9)
     # The existing checkpoint can be resumed.
-    with pytest.raises(UsageError, match="run the same command to resume"):
+    with pytest.raises(Interrupted, match="run the same command to resume"):
         prepare_weights("50%(batch=64)", tmp_path, stop)
 
 
@@ -393,7 +393,7 @@ def test_the_checkpoint_of_another_warm_up_is_not_used_and_a_damaged_one_is_refu
     )
     (tmp_path / "warmup.pt").write_bytes(b"nonsense")
     with pytest.raises(
-        UsageError, match="warmup.pt is damaged or was not written by untrained; delete it"
+        UsageError, match=r"warmup.pt cannot be read .*; delete it to repeat the warm-up"
     ):
         prepare_weights("10%", tmp_path)
 
