@@ -243,7 +243,7 @@ def test_the_card_says_which_task_and_why(ages):
         f"label: label, a number from {min(labels):.4g} to {max(labels):.4g}, mean "
         f"{source.task.target_mean:.4g}, deviation {source.task.target_std:.4g}"
     )
-    assert "mirroring hardly changes the labels" in lines[-1]
+    assert "their labels hardly depend on left and right" in lines[-1]
     file = write_labels(ages.with_name("some.csv"), ["1", "2", "3", "4"] * 15)
     lines = open_labels(file).card().lines()
     assert lines[1] == (

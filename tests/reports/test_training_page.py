@@ -180,7 +180,7 @@ def test_the_page_of_a_search_shows_the_confirmation_and_the_training():
     assert "Confirmation by training" in text
     assert "is 4.0 points lower than that of the networks selected at random" in text
     assert "90.0, failed" in text
-    assert "the lowest log loss on the validation data (an AUC of 95.0 %), which was" in text
+    assert "the lowest log loss on the validation data (an AUC of 95.0 %); this network was" in text
     assert f"score {ranking[3].score:.3g}" in search_page.make_search_headline(whole)
     assert search_page.make_search_headline(whole).endswith(make_training_headline(make_training()))
     assert "a different architecture: |cell|" in text

@@ -18,7 +18,7 @@ from untrained.cli.terminal.contest import show_contest
 from untrained.data import DataSource, load_data
 from untrained.data.parts import TRAIN, VAL
 from untrained.errors import UsageError
-from untrained.reports.contest_result import Contest, ContestEntry, RoundResult
+from untrained.reports.contest_result import TOO_SLOW, Contest, ContestEntry, RoundResult
 from untrained.reports.live_summary import LiveSummary
 from untrained.reports.pages.live_page import render_live_page
 from untrained.reports.svg.contest_charts import draw_result_by_size, draw_result_over_time
@@ -202,7 +202,7 @@ def test_the_terminal_and_the_charts_show_the_rmse(capsys):
     assert "Always predicting the mean has an RMSE of 40 on these samples." in text
     # R2 is a number, and not per cent.
     size = r"their R2 is on average 0\.\d{3} (higher|lower)"
-    interval = r"\(95 % interval -?\d+\.\d{3} to -?\d+\.\d{3}\)"
+    interval = r"\(95 % interval [-\u2212]?\d\.\d{3} to [-\u2212]?\d\.\d{3}\)"
     assert re.search(size, text)
     assert re.search(interval, text)
     assert " points " not in text
@@ -219,6 +219,18 @@ def test_the_terminal_and_the_charts_show_the_rmse(capsys):
 
 def test_a_contest_of_numbers_is_read_as_it_was_saved(tmp_path):
     contest = replace(make_number_contest(), search_key="key").save(tmp_path)
+    assert Contest.read(make_run(tmp_path)) == contest
+
+
+def test_the_text_of_earlier_versions_for_slow_networks_is_read(tmp_path):
+    contest = make_number_contest()
+    slow = replace(contest.entries[-1], rounds=(), error=TOO_SLOW)
+    contest = replace(contest, entries=(*contest.entries[:-1], slow), search_key="key")
+    contest.save(tmp_path)
+    path = tmp_path / "contest.json"
+    text = path.read_text()
+    assert TOO_SLOW in text
+    path.write_text(text.replace(TOO_SLOW, "too slow to train in the time"))
     assert Contest.read(make_run(tmp_path)) == contest
 
 
