@@ -443,7 +443,7 @@ def test_nothing_is_scaled_without_an_upper_limit_on_size():
 
 def test_a_limit_below_the_smallest_scale_is_refused():
     space = ConstrainedSpace(scaled, Limits(max_params=200))
-    with pytest.raises(UsageError, match="has 201 parameters, but .*; raise max_params"):
+    with pytest.raises(UsageError, match=r"has 201 parameters, but .*; raise max_params"):
         space.sample(np.random.default_rng(0))
 
 

@@ -393,7 +393,7 @@ def test_the_checkpoint_of_another_warm_up_is_not_used_and_a_damaged_one_is_refu
     )
     (tmp_path / "warmup.pt").write_bytes(b"nonsense")
     with pytest.raises(
-        UsageError, match="warmup.pt is damaged or was not written by untrained; delete it"
+        UsageError, match=r"warmup.pt is damaged or was not written by untrained; delete it"
     ):
         prepare_weights("10%", tmp_path)
 
