@@ -162,6 +162,15 @@ def test_products_without_a_formula_in_torch_are_counted(name):
     assert probe_of(Applied(function, *shape), 6, 4).macs == expected
 
 
+def test_a_network_whose_maps_shrink_to_one_position_is_counted():
+    """Its batch norm has no variance for a single sample, which is what is counted otherwise."""
+    norm = nn.BatchNorm2d(5)
+    model = nn.Sequential(nn.Conv2d(3, 5, 3), norm, nn.Flatten(), nn.Linear(5, 2))
+    probe = probe_of(model, 3, 3, 3)
+    assert probe.macs == 3 * 5 * 9 + 5 * 2
+    assert probe.depth == 2
+
+
 def test_a_bilinear_layer_counts_as_two_products():
     class Pair(nn.Module):
         def __init__(self) -> None:

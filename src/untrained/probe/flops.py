@@ -33,6 +33,13 @@ class Operation(NamedTuple):
     float_operations: int | None
     bytes: int  # memory of new tensors; views and in-place results need none
 
+    def halve(self) -> "Operation":
+        """Return the operation for one sample, if it was counted on two."""
+        float_operations = self.float_operations
+        if float_operations is not None:
+            float_operations //= 2
+        return self._replace(float_operations=float_operations, bytes=self.bytes // 2)
+
 
 def _infer_batch_norm(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty_like(x), x.new_empty(x.shape[1]), x.new_empty(x.shape[1])

@@ -559,8 +559,17 @@ class Probe(ForwardProbe):
 
         They are also counted for a network on the meta device.
         """
+        try:
+            return self._count_operations(copies=1)
+        except Unscorable:
+            # If maps have a single position, a batch norm needs two samples. Their operations take
+            # twice as much, except for the statistics of norms, which need little memory.
+            return tuple(operation.halve() for operation in self._count_operations(copies=2))
+
+    def _count_operations(self, copies: int) -> tuple[Operation, ...]:
+        """Count the operations for some copies of the first sample."""
         with self.scoring_mode(fast_pooling=False), count_operations() as counter:
-            self.model(self.copy_inputs()[:1])
+            self.model(self.copy_inputs()[:1].repeat_interleave(copies, 0))
         return tuple(counter.operations)
 
     @property
@@ -596,8 +605,11 @@ class Probe(ForwardProbe):
     @cached_property
     def depth(self) -> int:
         """The longest chain of weight matrices from input to output."""
+        # With two copies of the sample, a batch norm sees several values per channel even if maps have
+        # a single position.
+        inputs = self.copy_inputs()[:1].repeat_interleave(2, 0)
         with torch.enable_grad(), self.scoring_mode():
-            return measure_depth(self.model, self.copy_inputs()[:1], read_logits)
+            return measure_depth(self.model, inputs, read_logits)
 
 
 def _copy_inference_tensors(batch: Batch) -> Batch:
