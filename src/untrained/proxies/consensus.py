@@ -5,7 +5,7 @@ random architectures of the space. It serves two purposes. First, each score is 
 percentile, its position among the reference scores, so the consensus of an architecture does not
 depend on the other candidates. Second, the rank correlations between the members give the weights:
 a member that agrees with the anchors counts more, and one that contradicts them does not count. The
-anchors are two of the members, the number of multiply-adds and NEAR, because neither ranks any
+anchors are two of the members, the number of multiply-adds and MeCo, because neither ranks any
 known family of networks badly (docs/results/consensus.md). The idea to estimate quality from
 agreement comes from the spectral meta-learner (Parisi et al., PNAS 2014, arXiv:1303.3257).
 """
@@ -36,7 +36,7 @@ MEMBERS = (
     "meco_opt",
     "logsynflow",
 )
-ANCHORS = ("flops", "near(width=128,samples=16)")
+ANCHORS = ("flops", "meco_opt")
 SIZE_MEMBERS = ("flops", "params")
 # Weights of 50 and of 200 reference networks differ by less than 0.01 of rank correlation.
 REFERENCE_SIZE = 64
@@ -238,12 +238,12 @@ class Consensus:
     paper="untrained",
     aspects="expressivity, trainability, size",
     reference_size=REFERENCE_SIZE,
-    version=2,
+    version=3,
 )
 def consensus(reference: ReferenceScores) -> Consensus:
     """Geometric mean of the percentiles of a network on eight proxies, among random networks.
 
-        exp( sum_j w_j ln(p_j) / sum_j w_j ),   w_j = max(0, (R[j, flops] + R[j, near]) / 2)
+        exp( sum_j w_j ln(p_j) / sum_j w_j ),   w_j = max(0, (R[j, flops] + R[j, meco_opt]) / 2)
         p_j: percentile of the network on member j among the reference networks
         R: rank correlations between the members on the reference networks
 
