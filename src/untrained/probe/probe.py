@@ -569,7 +569,10 @@ class Probe(ForwardProbe):
     def _count_operations(self, copies: int) -> tuple[Operation, ...]:
         """Count the operations for some copies of the first sample."""
         with self.scoring_mode(fast_pooling=False), count_operations() as counter:
-            self.model(self.copy_inputs()[:1].repeat_interleave(copies, 0))
+            inputs = self.copy_inputs()[:1]
+            if copies > 1:
+                inputs = inputs.repeat_interleave(copies, 0)
+            self.model(inputs)
         return tuple(counter.operations)
 
     @property
