@@ -4,7 +4,8 @@ The entries are the best architectures of a search by its proxy, the largest one
 the known designs of the space. Each round trains every remaining entry for the same time, and keeps
 about a third of them. An entry continues with its weights of the previous round: every round is one
 cycle of the learning rate, from its highest value to zero, so that networks are compared after a
-complete schedule (SGDR: Loshchilov and Hutter, ICLR 2017). Only a training that takes far longer
+complete schedule (SGDR: Loshchilov and Hutter, ICLR 2017). Before a comparison, the statistics of
+batch norms are measured with the final weights (`training/norm_statistics.py`). Only a training that takes far longer
 than expected is stopped within its cycle (`MAX_OVERRUN`). After the first round, the best entry
 enters again with a lower and a higher learning rate.
 
@@ -46,6 +47,7 @@ from untrained.training.distributed import make_training_process
 from untrained.training.evaluation import DivergedError, Predictions, evaluate_network
 from untrained.training.loop import Training
 from untrained.training.memory import release_freed_memory
+from untrained.training.norm_statistics import measure_norm_statistics
 from untrained.training.regression_metrics import RegressionMetrics
 from untrained.types import REGRESSION, Arch, Failure
 from untrained.workflows.contest_entrants import StepTimer, Substitutes, choose_entrants
@@ -417,6 +419,11 @@ class RunningContest:
             # Later rounds and the final training are planned from the time per step. Preparation
             # is left out, because its time does not grow with the number of steps.
             duration = perf_counter() - start - preparation_seconds
+            measure_norm_statistics(
+                training.final_model,
+                training.train_loader.iterate_evaluation_batches(),
+                training.memory_format,
+            )
             evaluation = evaluate_network(
                 training.final_model,
                 training.val_loader.iterate_evaluation_batches(),
@@ -445,7 +452,10 @@ class RunningContest:
             path = get_weights_path(settings.folder, number)
             load_weights(network, load_tensors(path), path)
         warm_up = min(settings.recipe.warm_up, epochs / 10)
-        recipe = settings.recipe.with_options(epochs=epochs, rate=entry.rate, warm_up=warm_up)
+        # All steps are equally long, so that the time per step predicts the time of every training.
+        recipe = settings.recipe.with_options(
+            epochs=epochs, rate=entry.rate, warm_up=warm_up, small_share=0.0
+        )
         rows = torch.arange(samples)
         parts = {TRAIN: select_samples(self._parts[TRAIN], rows), VAL: self._parts[VAL]}
         # Another seed per round, so that an entry does not see the same augmented images twice.
