@@ -41,13 +41,20 @@ from untrained.training.network import (
 )
 from untrained.training.recipes import Recipe
 from untrained.training.result import TrainingKey
+from untrained.training.small_pictures import (
+    accepts_small_pictures,
+    compute_work,
+    count_small_steps,
+    get_small_share,
+    reduce_pictures,
+)
 from untrained.types import Batch
 
 
 class Training:
     """The training of one network.
 
-    `make_checkpoint` returns the whole state between two steps, and `resume` restores it.
+    `make_checkpoint` returns the whole state between two steps, and `resume_if_saved` restores it.
 
     Attributes:
         model: The network, which is changed in place.
@@ -100,6 +107,9 @@ class Training:
             keep_freed_memory()
         sample = source.batch(2, seed).to(self.device)
         check_network_fits(model, sample, self.task)
+        self.small_share = get_small_share(recipe, self.device)
+        if self.small_share and not self._accepts_small_pictures(sample):
+            self.small_share = 0.0
         self.memory_format = choose_memory_format(model, sample)
         model.to(memory_format=self.memory_format)  # type: ignore[call-overload]
         self.train_loader = BatchLoader.open(parts[TRAIN], self.task, recipe, self.device, seed)
@@ -178,8 +188,9 @@ class Training:
             last_step_end = now
             is_late = now - start > time_limit
             if self.is_at_epoch_end:
-                step_seconds = (now - start) / (self.step - first_step)
-                self._adjust_epochs(start + finish_in - now, step_seconds, planned_epochs)
+                work = self._compute_work(first_step) - self._compute_work(self.step)
+                affordable_work = (start + finish_in - now) * work / (now - start)
+                self._adjust_epochs(affordable_work, planned_epochs)
             is_checkpoint_due = (
                 self.is_at_epoch_end
                 or is_late
@@ -201,7 +212,13 @@ class Training:
         """Train for at most this number of epochs. The learning-rate schedule ends there, too."""
         self.recipe = replace(self.recipe, epochs=min(epochs, self.recipe.epochs))
 
-    def _adjust_epochs(self, seconds: float, step_seconds: float, planned_epochs: int) -> None:
+    def _compute_work(self, first_step: int, epochs: int | None = None) -> float:
+        """Return the work of the steps from `first_step`, in steps on pictures of full size."""
+        if epochs is None:
+            epochs = self.recipe.epochs
+        return compute_work(first_step, epochs * self.steps_per_epoch, self.small_share)
+
+    def _adjust_epochs(self, affordable_work: float, planned_epochs: int) -> None:
         """Set the number of epochs to what there is time for. At least one more epoch is trained.
 
         The first epochs are often slower than the later ones, so an early choice can be too low. It
@@ -209,15 +226,15 @@ class Training:
         the learning rate, which has already fallen, rise again.
 
         Args:
-            seconds: The time that is left.
-            step_seconds: How long a step takes.
+            affordable_work: The work that there is time for, in steps on pictures of full size.
             planned_epochs: Number of epochs if the time suffices.
         """
         epoch = self.step // self.steps_per_epoch
-        if epoch >= self.recipe.epochs or seconds == inf:
+        if epoch >= self.recipe.epochs or affordable_work == inf:
             return
-        remaining_epochs = int(seconds / (step_seconds * self.steps_per_epoch))
-        epochs = min(planned_epochs, epoch + max(1, remaining_epochs))
+        epochs = planned_epochs
+        while epochs > epoch + 1 and self._compute_work(self.step, epochs) > affordable_work:
+            epochs -= 1
         is_in_first_half = epoch <= self.recipe.epochs / 2
         if epochs < self.recipe.epochs or is_in_first_half:
             self.recipe = replace(self.recipe, epochs=epochs)
@@ -246,7 +263,10 @@ class Training:
         # Dropout and drop path draw from the global generator. It is seeded per step, so that a
         # resumed training draws the same numbers.
         seed_torch(derive_seed("step", self.seed, self.step))
-        inputs = apply_memory_format(batch.inputs, self.memory_format)
+        inputs = batch.inputs
+        if self.step < count_small_steps(self.small_share, self.total_steps):
+            inputs = reduce_pictures(inputs)
+        inputs = apply_memory_format(inputs, self.memory_format)
         loss = self.gradient_function(inputs, batch.targets)
         if self.recipe.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
@@ -266,6 +286,10 @@ class Training:
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
+
+    def _accepts_small_pictures(self, sample: Batch) -> bool:
+        """Return whether the samples are pictures and the network accepts reduced ones."""
+        return sample.inputs.ndim == 4 and accepts_small_pictures(self.model, sample.inputs)
 
     def _can_replay_steps(self) -> bool:
         """Return whether steps can be replayed from a CUDA graph (`cuda_graph.py`).

@@ -54,6 +54,8 @@ class Recipe:
         cutout: Side of the square that is cut out of each image; 0 for none.
         augment: Further augmentation: "trivial" for one random change of shape or colours per image
             (`trivial_augment.py`); empty for none.
+        small_share: Share of the steps, from the first one, that train on reduced pictures
+            (`small_pictures.py`) on a CPU; 0 for none.
         mixup: Alpha of the Beta distribution of mixup; 0 for none.
         auxiliary: Weight of the loss of an auxiliary tower, if the network has one.
         growing_drop_path: Whether the drop-path rate grows from zero to the rate of the network.
@@ -89,6 +91,7 @@ class Recipe:
     flip: bool = False
     cutout: int = 0
     augment: str = ""
+    small_share: float = 0.0
     mixup: float = 0.0
     auxiliary: float = 0.4
     growing_drop_path: bool = True
@@ -116,7 +119,7 @@ class Recipe:
             value = getattr(self, name)
             if value < 0 or not isfinite(value):
                 raise UsageError(f"{name}={value} in a recipe must be finite and at least 0")
-        for name in ("smoothing", "average"):
+        for name in ("smoothing", "average", "small_share"):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise UsageError(f"{name}={value} in a recipe must be at least 0 and below 1")
@@ -289,11 +292,14 @@ def photos() -> Recipe:
         decay=2e-3,
         smoothing=0.1,
         augment="trivial",
+        # In the same time, more steps on smaller pictures lead to better networks
+        # (docs/results/one-command.md).
+        small_share=0.6,
         average=0.995,
         decay_all=False,
         bf16=True,
         graphs=True,
-        from_data=("batch", "rate", "crop", "flip", "cutout", "augment"),
+        from_data=("batch", "rate", "crop", "flip", "cutout", "augment", "small_share"),
     )
 
 

@@ -178,7 +178,8 @@ class _EntrantSelection:
         if self.settings.final_seconds is None:
             return False
         steps_per_epoch = max(1, self.samples // self.settings.recipe.batch)
-        return step_seconds * steps_per_epoch * MIN_FINAL_EPOCHS > self.settings.final_seconds
+        epoch_seconds = self.settings.relative_cost * step_seconds * steps_per_epoch
+        return MIN_FINAL_EPOCHS * epoch_seconds > self.settings.final_seconds
 
     def _has_time_for(self, numbers: Sequence[int]) -> bool:
         """Return whether the first round is long enough for these entries.

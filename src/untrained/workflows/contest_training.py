@@ -29,6 +29,7 @@ from untrained.training.cuda_graph import WARM_UP_STEPS
 from untrained.training.distributed import make_training_process
 from untrained.training.loop import Training
 from untrained.training.recipes import Recipe
+from untrained.training.small_pictures import estimate_relative_cost
 from untrained.types import Arch
 from untrained.workflows.network_spec import load_network_spec
 from untrained.workflows.training_setup import TrainingSetup
@@ -69,6 +70,11 @@ class ContestSettings:
     folder: Path
     search_key: str
     final_seconds: float | None = None
+
+    @property
+    def relative_cost(self) -> float:
+        """Mean time of a step of the final training, divided by that of a step of the contest."""
+        return estimate_relative_cost(self.recipe, self.compute.device)
 
     def compute_fingerprint(self, parts: Mapping[str, Part]) -> str:
         """Return a text that differs if the results of an earlier contest cannot be reused."""
@@ -134,7 +140,7 @@ def measure_step_seconds(
     training = Training(
         network,
         settings.source,
-        settings.recipe,
+        settings.recipe.with_options(small_share=0.0),
         parts,
         process,
         settings.seed,

@@ -10,6 +10,7 @@ from untrained.training.checkpoint import fingerprint_weights
 from untrained.training.folder import read_training_key
 from untrained.training.recipes import format_recipe, load_recipe
 from untrained.training.result import TrainingKey
+from untrained.training.small_pictures import estimate_relative_cost
 from untrained.workflows.contest_state import get_weights_path
 
 # Longest training in epochs; small networks gain nothing from more. With few samples, an epoch has
@@ -52,7 +53,8 @@ def plan_final_training(
     Returns:
         The plan, or None if the run has no contest.
     """
-    contest = Contest.read(RunFolder.read(folder))
+    run = RunFolder.read(folder)
+    contest = Contest.read(run)
     if contest is None:
         return None
     weights_path = get_weights_path(folder, contest.winner_number)
@@ -73,7 +75,8 @@ def plan_final_training(
         if refit == "all":
             # There are two trainings, and the second one has more samples.
             seconds = seconds / 2
-        epochs = int(seconds / estimate_epoch_seconds(contest))
+        relative_cost = estimate_relative_cost(recipe, run.config.compute.device)
+        epochs = int(seconds / (relative_cost * estimate_epoch_seconds(contest)))
         samples = contest.train_samples + contest.val_samples
         epochs = max(1, min(epochs, choose_max_epochs(samples, recipe.batch)))
         # A short training must not spend most of its epochs on the warm-up.
@@ -95,7 +98,10 @@ def choose_max_epochs(samples: int, batch: int) -> int:
 
 
 def estimate_epoch_seconds(contest: Contest) -> float:
-    """Return how long an epoch of the winner takes on training and validation samples together."""
+    """Return how long an epoch of the winner takes on training and validation samples together.
+
+    The contest trains on pictures of full size.
+    """
     last_round = contest.winning_entry.rounds[-1]
     sample_seconds = last_round.seconds / last_round.epochs / last_round.samples
     return sample_seconds * (contest.train_samples + contest.val_samples)

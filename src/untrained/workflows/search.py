@@ -44,6 +44,7 @@ from untrained.engine.failures import catch_failure
 from untrained.engine.worker import Worker
 from untrained.engine.worker_setup import WeightSource
 from untrained.errors import Interrupted, UsageError
+from untrained.formatting import format_duration
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy
 from untrained.quantities import parse_path, show_value
@@ -503,11 +504,11 @@ def run_search(
     run = _open_run(setup)
     remark = ""
     if time_plan.describe():
-        remark = f"The plan: {time_plan.describe()}."
+        remark = f"The plan: {_describe_time_plan(setup, time_plan, {})}."
     with live_report.follow(run, remark):
         run, durations = _limit_network_size(setup, run, time_plan)
         if on_plan is not None and time_plan.describe():
-            on_plan(time_plan.describe(durations))
+            on_plan(_describe_time_plan(setup, time_plan, durations))
         weights = _warm_up(setup, run)
         with _open_executor(setup, run, weights) as executor:
             run.save()
@@ -516,6 +517,23 @@ def run_search(
             result = _train_best(setup, result, time_plan)
         live_report.training_follows = result.has_winner and TRAINING in time_plan.phases
         return _save_drawing(setup, result)
+
+
+def _describe_time_plan(
+    setup: SearchSetup, time_plan: TimePlan, durations: Mapping[str, float]
+) -> str:
+    """Return how the time is divided among the phases.
+
+    On a table, the contest includes the training of the winner on all rows. Every network there is
+    trained for at least one epoch, so the time is not an upper limit.
+    """
+    remaining = time_plan.get_remaining_seconds()
+    scoring = time_plan.allot_seconds(SCORING)
+    if not setup.source.is_table or remaining is None or scoring is None:
+        return time_plan.describe(durations)
+    total = format_duration(setup.config.time_seconds or remaining)
+    contest = format_duration(remaining - scoring)
+    return f"about {total}: {format_duration(scoring)} scoring, {contest} contest"
 
 
 def _open_run(setup: SearchSetup) -> RunFolder:
@@ -568,7 +586,7 @@ def _limit_network_size(
                 entries, size.samples, size.step_seconds, settings.recipe.batch
             )
             durations[TRAINING] = estimate_longest_training(
-                size.samples, size.step_seconds, settings.recipe.batch
+                size.samples, settings.relative_cost * size.step_seconds, settings.recipe.batch
             )
     if run.training_time_limit is not None:
         setup.limits.limit_training_time(run.training_time_limit)

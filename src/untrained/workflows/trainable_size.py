@@ -80,7 +80,7 @@ def measure_trainable_size(
         return None
     parts = split_for_contest(settings.source, settings.seed)
     samples = len(parts[TRAIN]) + len(parts[VAL])
-    max_seconds = settings.final_seconds / (TARGET_EPOCHS * samples)
+    max_seconds = settings.final_seconds / (settings.relative_cost * TARGET_EPOCHS * samples)
     designs = list(space.list_known_designs().values())
     timings = _NetworkTimings(space, settings, parts[TRAIN])
     timings.add_networks(_choose_networks_to_time(space, designs))
