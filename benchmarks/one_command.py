@@ -14,6 +14,12 @@ choice of one of three learning rates, the rest for training with the same recip
 trainings with three rates and as many epochs as the time allows, of which validation selects one. All
 are tested once, on samples that no network of the case was trained on or selected by.
 
+The recipe of a reference on pictures is `photos` with pictures of full size in all steps: shifts, flips,
+further augmentation, cutout, label smoothing, a cosine schedule and averaged weights. That is at least
+what an engineer would take. The command trains most steps on reduced pictures (`small_share` of the
+recipe). A reference "with small pictures", such as "ResNet-12 with small pictures", does so too, and
+shows how much of the difference is the recipe.
+
 A **variant** is the command with one part switched off, for the sets and limits of `--variant-sets`:
 
 - ranking: candidates in random order instead of `consensus`
@@ -70,6 +76,8 @@ SEEDED_SETS = ("cifar10", "tiny")  # with three seeds
 TRAIN_COUNT = 2000
 TEST_COUNT = 1000
 RATE_SHARE = 0.25  # of the time of a known design, for choosing its learning rate
+REFERENCE_RECIPE = "photos(small_share=0.0)"
+SMALL_PICTURES = " with small pictures"
 COMMAND = "command"
 DESIGNS = ("ResNet-18", "MobileNetV2", "EfficientNet-like", "ResNet-12", "ConvNeXt-like")
 TABLE_REFERENCES = ("logistic", "dlrm", "deepfm", "autoint", "gradient boosting")
@@ -126,6 +134,11 @@ class Task:
     @property
     def is_reference(self) -> bool:
         return self.network != COMMAND and not self.network.startswith("without ")
+
+    @property
+    def is_competitor(self) -> bool:
+        """Whether the command is compared with this network: a reference with its usual recipe."""
+        return self.is_reference and not self.network.endswith(SMALL_PICTURES)
 
 
 def main() -> None:
@@ -494,6 +507,7 @@ def run_design(task: Task, work: Path, device: str) -> Row:
     from untrained.strategies.limits import ConstrainedSpace
     from untrained.training.adaptation import adapt_recipe
     from untrained.training.recipes import load_recipe
+    from untrained.training.small_pictures import estimate_relative_cost
     from untrained.workflows.contest import run_contest
     from untrained.workflows.contest_rounds import RATE_FACTORS
     from untrained.workflows.contest_state import get_weights_path
@@ -511,13 +525,15 @@ def run_design(task: Task, work: Path, device: str) -> Row:
         source = load_data(data, set_input_size(space.task, source.propose_side()), None)
     limits = Limits.parse(max_params=task.limit)
     designs = ConstrainedSpace(space, limits, source.task).list_known_designs()
-    if task.network not in designs:
-        return {"skipped": f"there is no {task.network} within the limit"}
-    arch = designs[task.network]
+    name = task.network.removesuffix(SMALL_PICTURES)
+    if name not in designs:
+        return {"skipped": f"there is no {name} within the limit"}
+    arch = designs[name]
     folder = work / "cases" / make_folder_name(task)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    recipe = adapt_recipe(load_recipe("photos"), source)
+    recipe_text = REFERENCE_RECIPE if task.is_competitor else "photos"
+    recipe = adapt_recipe(load_recipe(recipe_text), source)
     settings = ContestSettings(
         space="convnet",
         data=data,
@@ -537,7 +553,8 @@ def run_design(task: Task, work: Path, device: str) -> Row:
     assert contest is not None
     remaining = seconds - (perf_counter() - start)
     samples = contest.train_samples + contest.val_samples
-    epochs = int(remaining / estimate_epoch_seconds(contest))
+    relative_cost = estimate_relative_cost(recipe, device)
+    epochs = int(remaining / (relative_cost * estimate_epoch_seconds(contest)))
     epochs = max(1, min(epochs, choose_max_epochs(samples, recipe.batch)))
     final = recipe.with_options(
         epochs=epochs,
@@ -831,7 +848,7 @@ def compare_cases(results: Mapping[str, Row]) -> list[Comparison]:
     for case, rows in cases.items():
         references = {}
         for network, row in rows.items():
-            is_variant = network.startswith("without ")
+            is_variant = network.startswith("without ") or network.endswith(SMALL_PICTURES)
             if network != COMMAND and not is_variant and "skipped" not in row:
                 references[network] = get_quality(row)
         if COMMAND not in rows or not references:
