@@ -19,7 +19,14 @@ from tests.strategies.toys import (
     ten,
     twelve,
 )
-from untrained.config import LatencyLimit, Limits, parse_amount, parse_bytes, parse_latency
+from untrained.config import (
+    LatencyLimit,
+    Limits,
+    name_limit_option,
+    parse_amount,
+    parse_bytes,
+    parse_latency,
+)
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.seeds import make_generator
@@ -277,11 +284,12 @@ def test_the_error_of_an_unsatisfiable_limit_names_the_closest():
     # 193 weights and 4 weights.
     assert str(caught.value) == (
         f"twelve: none of {2 * MAX_ATTEMPTS} sampled architectures satisfies all limits; the "
-        "closest has 197 parameters, but max_params allows at most 100 parameters; raise max_params"
+        "closest has 197 parameters, but --max-params allows at most 100 parameters; raise "
+        "--max-params"
     )
     with pytest.raises(
         UsageError,
-        match=r"has 1,186 parameters, but .* allows at least 2,000 parameters; lower min_params",
+        match=r"has 1,186 parameters, but .* allows at least 2,000 parameters; lower --min-params",
     ):
         ConstrainedSpace(twelve, Limits(min_params=2000)).sample(np.random.default_rng(0))
 
@@ -316,22 +324,20 @@ def test_latency_is_measured_once_and_only_if_all_other_limits_are_kept():
     assert set(space.rejected) == {"max_latency", "max_params"}
     with pytest.raises(UsageError, match="needs a function that measures latency"):
         ConstrainedSpace(twelve, Limits.parse(max_latency="5ms"))
-    with pytest.raises(UsageError, match=r"has 1 ms, but max_latency allows at most 0\.5 ms"):
+    with pytest.raises(UsageError, match=r"has 1 ms, but --max-latency allows at most 0\.5 ms"):
         ConstrainedSpace(twelve, Limits.parse(max_latency="0.5ms"), latency=latency).sample(rng)
 
 
 def test_an_architecture_that_cannot_be_counted_is_rejected():
     @untrained.space(task=TASK)
     def uncountable(choose, task):
-        norm = choose("norm", (True, False))
-        return lambda: nn.Sequential(
-            nn.Conv2d(3, 4, 8), nn.BatchNorm2d(4) if norm else nn.Identity()
-        )
+        kernel = choose("kernel", (8, 9))
+        return lambda: nn.Conv2d(3, 4, kernel)
 
     space = ConstrainedSpace(uncountable, Limits(max_flops=1e9))
     rng = np.random.default_rng(0)
-    # One value per channel has no statistics.
-    assert {space.sample(rng)["norm"] for _ in range(20)} == {False}
+    # A kernel of 9 is larger than the pictures, so that network cannot run.
+    assert {space.sample(rng)["kernel"] for _ in range(20)} == {8}
     assert space.rejected["max_flops"] > 0
 
 
@@ -343,9 +349,10 @@ def test_the_error_says_why_no_architecture_can_be_counted(limit):
         return nn.Sequential(nn.Flatten(), nn.LazyLinear(choose("width", (4, 8))))
 
     space = ConstrainedSpace(unsized, Limits.parse(**{limit: "10"}))
+    option = name_limit_option(limit)
     message = (
-        f"{limit} cannot be checked, because the number of parameters could not be determined for "
-        rf"any sampled architecture \(error: .*uninitialized.*\); leave out {limit}$"
+        f"{option} cannot be checked, because the number of parameters could not be determined for "
+        rf"any sampled architecture \(error: .*uninitialized.*\); leave out {option}$"
     )
     with pytest.raises(UsageError, match=message):
         space.sample(np.random.default_rng(0))
@@ -356,7 +363,7 @@ def test_the_error_does_not_call_an_unknown_latency_infinite():
     limits = Limits.parse(max_latency="5ms")
     space = ConstrainedSpace(twelve, limits, latency=lambda arch: float("inf"))
     message = (
-        "the latency could not be determined for any sampled architecture; leave out max_latency"
+        "the latency could not be determined for any sampled architecture; leave out --max-latency"
     )
     with pytest.raises(UsageError, match=message):
         space.sample(np.random.default_rng(0))
@@ -443,7 +450,7 @@ def test_nothing_is_scaled_without_an_upper_limit_on_size():
 
 def test_a_limit_below_the_smallest_scale_is_refused():
     space = ConstrainedSpace(scaled, Limits(max_params=200))
-    with pytest.raises(UsageError, match=r"has 201 parameters, but .*; raise max_params"):
+    with pytest.raises(UsageError, match=r"has 201 parameters, but .*; raise --max-params"):
         space.sample(np.random.default_rng(0))
 
 
@@ -601,7 +608,7 @@ def clock(monkeypatch):
 def test_the_check_of_a_slow_space_ends_in_time(clock):
     # Even the smallest network has 201 parameters.
     limits = SearchLimits(ten, TASK, {"max_params": "150"})
-    with pytest.raises(UsageError, match=r"none of 20 sampled .* at most 150 .* raise max_params"):
+    with pytest.raises(UsageError, match=r"none of 20 sampled .* at most 150 .* raise --max-params"):
         limits.check()
     assert len(clock) == 20
     with pytest.raises(UsageError, match="none of 4 sampled"):
