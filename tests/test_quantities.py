@@ -6,8 +6,8 @@ from untrained.errors import UsageError
 from untrained.quantities import parse_duration, parse_path, parse_share
 
 DURATIONS = {
-    "90": 90, "90s": 90, "1.5s": 1.5, "10m": 600, "10 min": 600, "1h30m": 5400, "1h 30m 5s": 5405, "2d": 172800,
-    "250ms": 0.25, " 3 H ": 10800, "0.5h": 1800, "1m5": 65,
+    "90s": 90, "1.5s": 1.5, "10m": 600, "10 min": 600, "1h30m": 5400, "1h 30m 5s": 5405, "2d": 172800,
+    "250ms": 0.25, " 3 H ": 10800, "0.5h": 1800,
 }  # fmt: skip
 WRONG = {
     "": "invalid duration ''; write 90s, 10m or 1h30m",
@@ -17,6 +17,8 @@ WRONG = {
     "1:30": "invalid duration '1:30'",
     "1,5h": "invalid duration '1,5h'",
     "3 fortnights": "no unit of time is called 'fortnights'; available: ms, s, m, min, h, d",
+    "5": "5 in the duration '5' has no unit; write 5m for minutes or 5s for seconds",
+    "1m5": "5 in the duration '1m5' has no unit",
     "1e3": "no unit of time is called 'e'",
     "0": "a duration must be more than 0 seconds, not '0'",
     "0h0m": "a duration must be more than 0 seconds, not '0h0m'",

@@ -537,7 +537,7 @@ SEARCH: dict[str, tuple[Call, str]] = {
     ),
     "limits latency=5": (
         lambda: search_tiny(limits={"latency": 5}),
-        "max latency cannot be 5; write it like 5ms or 5ms@cpu",
+        "max latency cannot be 5; write it like 5ms",
     ),
     "screen='params', keep=2": (
         lambda: search_tiny(proxy="naswot", screen="params", keep=2),

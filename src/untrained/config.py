@@ -127,7 +127,9 @@ def parse_amount(text: str | float, name: str = "number") -> float:
     match = re.fullmatch(rf"{_NUMBER}([kKMGT]?)", str(text).strip())
     if match:
         value = float(match[1]) * _MULTIPLIERS[match[2]]
-    return _require_positive(value, text, name, "2M or 600M")
+    if not 0 < value < inf:
+        raise _make_limit_error(text, name, _suggest_amount(text) or "2M or 600M")
+    return value
 
 
 def parse_bytes(text: str | float, name: str = "size") -> float:
@@ -136,7 +138,10 @@ def parse_bytes(text: str | float, name: str = "size") -> float:
     match = re.fullmatch(rf"{_NUMBER}([kKMGT]?|[KMG]i)B?", str(text).strip())
     if match:
         value = float(match[1]) * _MULTIPLIERS[match[2]]
-    return _require_positive(value, text, name, "1.5GB or 300MB")
+    if not 0 < value < inf:
+        amount = _suggest_amount(text)
+        raise _make_limit_error(text, name, f"{amount}B" if amount else "1.5GB or 300MB")
+    return value
 
 
 def parse_latency(text: str, name: str = "latency") -> LatencyLimit:
@@ -147,14 +152,30 @@ def parse_latency(text: str, name: str = "latency") -> LatencyLimit:
     if match:
         value = float(match[1]) * _SECONDS[match[2]]
         device = match[3]
-    value = _require_positive(value, text, name, "5ms or 5ms@cpu")
+    if not 0 < value < inf:
+        raise _make_limit_error(text, name, _suggest_latency(text) or "5ms or 5ms@cpu")
     return LatencyLimit(value, device or "cpu")
 
 
-def _require_positive(value: float, text: object, name: str, example: str) -> float:
-    if not 0 < value < inf:
-        raise UsageError(f"{name.replace('_', ' ')} cannot be {text!r}; write it like {example}")
-    return value
+def _make_limit_error(text: object, name: str, example: str) -> UsageError:
+    return UsageError(f"{name.replace('_', ' ')} cannot be {text!r}; write it like {example}")
+
+
+def _suggest_amount(text: object) -> str:
+    """Return what the user may have meant by an amount: "300k" for "300kb"; empty if unclear."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kKmMgGtT])[a-zA-Z]*", str(text).strip())
+    if match is None or float(match[1]) == 0:
+        return ""
+    prefix = match[2].upper().replace("K", "k")
+    return match[1] + prefix
+
+
+def _suggest_latency(text: object) -> str:
+    """Return what the user may have meant by a latency: "10ms" for "10"; empty if unclear."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)", str(text).strip())
+    if match is None or float(match[1]) == 0:
+        return ""
+    return f"{match[1]}ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +200,7 @@ class Limits:
         if self.max_params and self.min_params and self.min_params > self.max_params:
             raise UsageError(
                 f"no network has at least {self.min_params:,.0f} and at most "
-                f"{self.max_params:,.0f} parameters; lower min_params or raise max_params"
+                f"{self.max_params:,.0f} parameters; lower --min-params or raise --max-params"
             )
 
     @classmethod
@@ -189,21 +210,40 @@ class Limits:
         Raises:
             UsageError: A limit is unknown, or its text cannot be parsed.
         """
-        parsers: dict[str, Callable[[Any, str], Any]] = {
-            "max_memory": parse_bytes,
-            "max_latency": parse_latency,
-        }
         numbers = {}
         for name, text in texts.items():
             if name not in LIMIT_NAMES:
                 raise make_unknown_name_error("limit", name, LIMIT_NAMES)
             if text is not None:
-                parse = parsers.get(name, parse_amount)
-                numbers[name] = parse(text, name)
+                numbers[name] = _parse_limit(name, text, name)
+        return cls(**numbers)
+
+    @classmethod
+    def parse_options(cls, **texts: str | None) -> "Limits":
+        """Like `parse`, but messages name the options of the command line: `--max-params`."""
+        numbers = {}
+        for name, text in texts.items():
+            if text is not None:
+                numbers[name] = _parse_limit(name, text, name_limit_option(name))
         return cls(**numbers)
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) is not None for name in LIMIT_NAMES)
+
+
+def _parse_limit(limit: str, text: Any, shown_name: str) -> Any:
+    """Parse a limit; messages call it by the shown name."""
+    parsers: dict[str, Callable[[Any, str], Any]] = {
+        "max_memory": parse_bytes,
+        "max_latency": parse_latency,
+    }
+    parse = parsers.get(limit, parse_amount)
+    return parse(text, shown_name)
+
+
+def name_limit_option(limit: str) -> str:
+    """Return the option of a limit: "--max-params" for "max_params"."""
+    return f"--{limit.replace('_', '-')}"
 
 
 LIMIT_NAMES = tuple(limit.name for limit in fields(Limits))
@@ -429,8 +469,18 @@ class SearchConfig:
             TypeError: The document is not a config.
         """
         settings = dict(document)
-        settings["compute"] = ComputeConfig(**document["compute"])
+        compute_settings = dict(document["compute"])
+        _add_missing_unit(settings, "time")
+        _add_missing_unit(compute_settings, "time_limit")
+        settings["compute"] = ComputeConfig(**compute_settings)
         return cls(**settings)
+
+
+def _add_missing_unit(settings: dict[str, Any], name: str) -> None:
+    """Add the unit to a duration of an earlier version, which took numbers for seconds."""
+    text = settings.get(name)
+    if isinstance(text, str) and re.fullmatch(r"\d+(\.\d+)?", text):
+        settings[name] = f"{text}s"
 
 
 def parse_limit_texts(limits: object) -> dict[str, str]:

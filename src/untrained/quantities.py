@@ -142,10 +142,11 @@ def make_printable(text: str) -> str:
 
 
 def parse_duration(text: object) -> float:
-    """Convert a duration to seconds: `90`, `90s`, `10m`, `1h30m`, `2d`.
+    """Convert a duration to seconds: `90s`, `10m`, `1h30m`, `2d`.
 
     Raises:
-        UsageError: The text is not a duration, or the duration is zero or infinite.
+        UsageError: The text is not a duration, it contains a number without a unit, or the
+            duration is zero or infinite.
     """
     if not isinstance(text, str):
         raise UsageError(
@@ -159,6 +160,11 @@ def parse_duration(text: object) -> float:
 
     total = 0.0
     for amount, unit in parts:
+        if not unit and float(amount) > 0:
+            raise UsageError(
+                f"{amount} in the duration {show_value(text)} has no unit; "
+                f"write {amount}m for minutes or {amount}s for seconds"
+            )
         unit = unit or "s"
         if unit not in _SECONDS_PER_UNIT:
             raise UsageError(

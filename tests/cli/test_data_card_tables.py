@@ -104,7 +104,7 @@ WRONG = {
     "calibrate --label click": "--label click names a column of a table",
     "calibrate --data csv:clicks.csv --label clack": "no column is called 'clack'; did you mean click?",
     "export my_net.py:make --out out --label click": "--label click names a column of a table",
-    "search --space nasrec_small --data csv:clicks.csv --label click --max-params 2X": "max params cannot be '2X'",
+    "search --space nasrec_small --data csv:clicks.csv --label click --max-params 2X": "--max-params cannot be '2X'",
     "data card noise": "noise has no card",
     "data card csv:none.csv": "there is no file none.csv",
     "data card csv:.": "is a folder",

@@ -608,7 +608,9 @@ def clock(monkeypatch):
 def test_the_check_of_a_slow_space_ends_in_time(clock):
     # Even the smallest network has 201 parameters.
     limits = SearchLimits(ten, TASK, {"max_params": "150"})
-    with pytest.raises(UsageError, match=r"none of 20 sampled .* at most 150 .* raise --max-params"):
+    with pytest.raises(
+        UsageError, match=r"none of 20 sampled .* at most 150 .* raise --max-params"
+    ):
         limits.check()
     assert len(clock) == 20
     with pytest.raises(UsageError, match="none of 4 sampled"):

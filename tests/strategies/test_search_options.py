@@ -193,7 +193,7 @@ def test_rejections_count_the_samples_of_random_search(run_folder):
 
 def test_unsatisfiable_limits_are_refused_in_one_line(run_folder):
     with pytest.raises(
-        UsageError, match="has 201 parameters, but max_params allows at most 100 parameters"
+        UsageError, match="has 201 parameters, but --max-params allows at most 100 parameters"
     ) as caught:
         search_noise(run_folder, "local", limits={"params": "100"})
     assert "\n" not in str(caught.value)

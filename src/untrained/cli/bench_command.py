@@ -23,6 +23,9 @@ from untrained.cli.options import (
     WarmUpOption,
     WorkersOption,
 )
+from untrained.cli.terminal.loading import announce_loading
+from untrained.config import ComputeConfig
+from untrained.data_path import check_data_path
 
 
 def bench(
@@ -118,16 +121,18 @@ def bench(
 
     Example: untrained bench --space nasbench201 --dataset cifar10 --samples 1000 --proxy dextr,zico
     """
+    compute = ComputeConfig(device, workers, ray, time_limit, networks_per_batch)
+    if data is not None:
+        check_data_path(data)
+    announce_loading("torch and the table", quiet=as_json)
     # Imported here and not above, because `--help` must not load torch.
     from untrained.cli.terminal.benchmark_result import show_benchmark_result
     from untrained.cli.terminal.gpu_hint import print_gpu_hint
     from untrained.cli.terminal.json_output import print_json, reserve_stdout
     from untrained.cli.terminal.progress_bar import show_progress
-    from untrained.config import ComputeConfig
     from untrained.workflows.bench import bench as run_bench
     from untrained.workflows.report import report as write_report
 
-    compute = ComputeConfig(device, workers, ray, time_limit, networks_per_batch)
     print_gpu_hint(compute, as_json)
     with show_progress(as_json) as on_progress, reserve_stdout(as_json):
         result = run_bench(

@@ -1,9 +1,12 @@
 """Register commands whose help text fills the width of the terminal."""
 
 from collections.abc import Callable
+from functools import wraps
 from inspect import cleandoc
 
 import typer
+
+from untrained.errors import Interrupted
 
 
 def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
@@ -17,6 +20,15 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
         name: Name of the command.
         function: Runs the command. Its parameters are the arguments and options of the command.
     """
+
+    @wraps(function)
+    def run_command(*arguments: object, **options: object) -> None:
+        # Typer would end the program without a message.
+        try:
+            function(*arguments, **options)
+        except KeyboardInterrupt:
+            raise Interrupted("stopped by Ctrl-C before there was a result") from None
+
     paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
     joined_paragraphs = [" ".join(paragraph.split()) for paragraph in paragraphs]
-    app.command(name, help="\n\n".join(joined_paragraphs))(function)
+    app.command(name, help="\n\n".join(joined_paragraphs))(run_command)

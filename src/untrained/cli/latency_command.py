@@ -23,6 +23,7 @@ from untrained.cli.options import (
     TaskOption,
     add_label,
 )
+from untrained.config import Limits
 from untrained.errors import UsageError
 
 latency_app = typer.Typer(
@@ -85,6 +86,9 @@ def write_bundle(
 
     Example: untrained latency bundle --run runs/mine --out bundle
     """
+    Limits.parse_options(
+        max_params=max_params, min_params=min_params, max_flops=max_flops, max_memory=max_memory
+    )
     # Imported here and not above, because `--help` must not load torch.
     from untrained.cli.terminal.json_output import print_json, reserve_stdout
     from untrained.cli.terminal.progress_bar import show_progress

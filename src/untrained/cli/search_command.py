@@ -1,5 +1,6 @@
 """`untrained search`: search a space for the best architecture."""
 
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from time import perf_counter
@@ -37,8 +38,18 @@ from untrained.cli.options import (
     add_test,
     require_option,
 )
+from untrained.cli.terminal.loading import announce_loading
+from untrained.cli.terminal.text import print_line
 from untrained.cli.winner_export import export_winner
-from untrained.config import DEFAULT_PROXY, DEFAULT_SPACE
+from untrained.config import (
+    DEFAULT_DATA,
+    DEFAULT_PROXY,
+    DEFAULT_SPACE,
+    ComputeConfig,
+    Limits,
+    SearchConfig,
+)
+from untrained.data_path import check_data_path
 from untrained.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -260,21 +271,6 @@ def search(
     """
     # The time of the command includes that of the imports.
     start = perf_counter()
-    # Imported here and not above, because `--help` must not load torch.
-    from untrained.cli.terminal.data_card import show_card_summary
-    from untrained.cli.terminal.gpu_hint import print_gpu_hint
-    from untrained.cli.terminal.json_output import print_json, reserve_stdout
-    from untrained.cli.terminal.progress_bar import show_progress
-    from untrained.cli.terminal.search_result import show_search_result
-    from untrained.cli.terminal.text import print_line
-    from untrained.config import DEFAULT_DATA, ComputeConfig, SearchConfig
-    from untrained.runs.folder import get_default_effort, get_default_group_size
-    from untrained.runs.ranking import make_record_rows
-    from untrained.workflows.report import REPORT_FILE
-    from untrained.workflows.search import run_search
-    from untrained.workflows.time_plan import SCORING, TRAINING, TimePlan
-    from untrained.workflows.winner_export import announce_winner_export, check_winner_export
-
     require_option("--recipe", recipe, "--export model", export)
     require_option("--refit", refit, "--export model", export)
     if refit not in (None, "all"):
@@ -288,23 +284,18 @@ def search(
         raise UsageError(
             f"--confirm {confirm} and --no-confirm contradict each other: leave out one of them"
         )
-    if export:
-        # A search may take hours, so check first whether its winner can be exported.
-        check_winner_export(export, recipe, run)
-
+    Limits.parse_options(
+        max_params=max_params,
+        min_params=min_params,
+        max_flops=max_flops,
+        max_memory=max_memory,
+        max_latency=max_latency,
+    )
     data_name = add_test(add_label(data, label, task), test)
     if data_name is None:
         data_name = DEFAULT_DATA
-    # Short trainings take time. They are worth it on the user's own data; for data that come with
-    # the package, the quality of the proxies is known.
-    if no_confirm:
-        confirm = 0
-    elif confirm is None:
-        confirm = get_default_group_size(data_name)
-    if effort is None:
-        effort = ""
-        if confirm and time is None:
-            effort = get_default_effort(data_name)
+    check_data_path(data_name)
+    # The config checks the other options. Its defaults that depend on the data are set below.
     config = SearchConfig(
         space=space,
         proxy=proxy,
@@ -314,7 +305,7 @@ def search(
         input_size=input_size,
         budget=budget,
         time=time,
-        effort=effort,
+        effort=effort or "",
         stable=stable,
         top=SearchConfig.top if top is None else top,
         screen=screen,
@@ -322,7 +313,7 @@ def search(
         also=also,
         validate=validate,
         warm_up=warm_up,
-        confirm=confirm,
+        confirm=confirm or 0,
         limits={
             "params": max_params,
             "min_params": min_params,
@@ -336,6 +327,34 @@ def search(
         run=run,
         compute=ComputeConfig(device, workers, ray, time_limit, networks_per_batch),
     )
+    announce_loading("torch and the data", quiet=as_json)
+    # Imported here and not above, because `--help` must not load torch.
+    from untrained.cli.terminal.data_card import show_card_summary
+    from untrained.cli.terminal.gpu_hint import print_gpu_hint
+    from untrained.cli.terminal.json_output import print_json, reserve_stdout
+    from untrained.cli.terminal.progress_bar import show_progress
+    from untrained.cli.terminal.search_result import show_search_result
+    from untrained.runs.folder import get_default_effort, get_default_group_size
+    from untrained.runs.ranking import make_record_rows
+    from untrained.workflows.report import REPORT_FILE
+    from untrained.workflows.search import run_search
+    from untrained.workflows.time_plan import SCORING, TRAINING, TimePlan
+    from untrained.workflows.winner_export import announce_winner_export, check_winner_export
+
+    if export:
+        # A search may take hours, so check first whether its winner can be exported.
+        check_winner_export(export, recipe, run)
+    # Short trainings take time. They are worth it on the user's own data; for data that come with
+    # the package, the quality of the proxies is known.
+    if no_confirm:
+        confirm = 0
+    elif confirm is None:
+        confirm = get_default_group_size(data_name)
+    if effort is None:
+        effort = ""
+        if confirm and time is None:
+            effort = get_default_effort(data_name)
+    config = replace(config, confirm=confirm, effort=effort)
 
     def inspect_data(source: "DataSource") -> None:
         if not as_json:

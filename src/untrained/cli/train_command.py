@@ -20,7 +20,9 @@ from untrained.cli.options import (
     add_label,
     add_test,
 )
-from untrained.quantities import parse_shape
+from untrained.cli.terminal.loading import announce_loading
+from untrained.data_path import check_data_path
+from untrained.quantities import parse_duration, parse_shape
 
 
 def train(
@@ -148,6 +150,13 @@ def train(
     Example: untrained train ./my_net.py:make_net --input-shape 5 --data csv:clicks.csv --label
     click
     """
+    data_name = add_test(add_label(data, label, task), test)
+    if data_name is not None:
+        check_data_path(data_name)
+    if time is not None:
+        parse_duration(time)
+    shape = None if input_shape is None else parse_shape(input_shape)
+    announce_loading("torch and the data", quiet=as_json)
     # Imported here and not above, because `--help` must not load torch.
     from untrained.cli.terminal.json_output import print_json, reserve_stdout
     from untrained.cli.terminal.training_result import show_training_progress, show_training_result
@@ -158,11 +167,10 @@ def train(
     # With accelerate there are several processes, of which only the first one writes and prints.
     is_main_process = make_training_process(device).writes_files
     quiet = as_json or not is_main_process
-    shape = None if input_shape is None else parse_shape(input_shape)
     with show_training_progress(quiet) as on_progress, reserve_stdout(as_json):
         result = train_network(
             network,
-            add_test(add_label(data, label, task), test),
+            data_name,
             recipe,
             space=space,
             epochs=epochs,

@@ -13,6 +13,7 @@ from untrained.data.samples import (
     open_samples,
 )
 from untrained.data.source import DataSource
+from untrained.data_path import guess_data_kind, make_missing_kind_error
 from untrained.data_root import find_data_root
 from untrained.errors import UsageError
 from untrained.quantities import parse_path, show_value
@@ -166,7 +167,7 @@ def load_data_with_name(
 def name_data_path(path: Path) -> str:
     """Return the name of data at a path, such as "folder:photos" for a folder."""
     parse_path(path, "data")
-    return f"{_guess_kind(path)}:{path}"
+    return f"{guess_data_kind(path)}:{path}"
 
 
 def belongs_to_user(data: str) -> bool:
@@ -195,9 +196,7 @@ def _open_named_data(name: str, like: Task, root: Path) -> DataSource:
         )
     # `os.path.exists` does not raise on names that are too long for a path.
     if name not in SOURCES and os.path.exists(name):
-        raise UsageError(
-            f"{name} is a path; write its kind before it: {_guess_kind(Path(name))}:{name}"
-        )
+        raise make_missing_kind_error(Path(name))
     kind_name, _, argument = name.partition(":")
     kind = SOURCES[kind_name]
     if argument and not kind.takes_argument:
@@ -208,13 +207,3 @@ def _open_named_data(name: str, like: Task, root: Path) -> DataSource:
         # A shell expands ~ only at the start of a word, not after the colon.
         argument = os.path.expanduser(argument)
     return kind.open(argument, like, root)
-
-
-def _guess_kind(path: Path) -> str:
-    """Guess which kind of data is at a path."""
-    if path.is_dir():
-        return "folder"
-    ending = path.suffix.lstrip(".")
-    if ending in ("npz", "parquet"):
-        return ending
-    return "csv"

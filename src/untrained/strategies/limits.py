@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from untrained.config import LatencyLimit, Limits, TrainingTimeLimit
+from untrained.config import LatencyLimit, Limits, TrainingTimeLimit, name_limit_option
 from untrained.engine.failures import catch_failure
 from untrained.errors import UsageError
 from untrained.probe import Probe
@@ -503,26 +503,27 @@ class ConstrainedSpace:
                 f"{self.name}: none of {attempts} sampled architectures within the other "
                 "limits can be trained in the available time; raise --time"
             )
+        option = name_limit_option(limit)
         if violation.value is None:
             # Any architecture with a value would be closer to the limits.
             reason = f" ({violation.reason})" if violation.reason else ""
             return (
-                f"{self.name}: {limit} cannot be checked, because the {_QUANTITIES[limit]} could "
-                f"not be determined for any sampled architecture{reason}; leave out {limit}"
+                f"{self.name}: {option} cannot be checked, because the {_QUANTITIES[limit]} could "
+                f"not be determined for any sampled architecture{reason}; leave out {option}"
             )
         closest = _format_amount(limit, violation.value)
         bound = _format_amount(limit, self._get_bound(limit))
         comparison = "at most"
-        advice = f"raise {limit}"
+        advice = f"raise {option}"
         if limit == "min_params":
             comparison = "at least"
-            advice = f"lower {limit}"
+            advice = f"lower {option}"
         elif self.task.vocabularies:
             advice += self._name_smaller_spaces()
         # Architectures that satisfy this limit may violate another one.
         return (
             f"{self.name}: none of {attempts} sampled architectures satisfies all limits; the "
-            f"closest has {closest}, but {limit} allows {comparison} {bound}; {advice}"
+            f"closest has {closest}, but {option} allows {comparison} {bound}; {advice}"
         )
 
     def _name_smaller_spaces(self) -> str:

@@ -22,6 +22,7 @@ from untrained.data.pictures.decode import open_image_file
 from untrained.data.regression import compute_label_statistics
 from untrained.data.tables.target import Target
 from untrained.data.tables.values import read_label
+from untrained.data_path import make_missing_folder_error
 from untrained.errors import MAX_NAMES_SHOWN, UsageError
 from untrained.formatting import format_count
 from untrained.quantities import is_utf8
@@ -289,10 +290,7 @@ def _list_test_folder(path: Path, problems: Problems) -> list[ImageFile]:
 
 def _check_folder(path: Path) -> None:
     if not path.is_dir():
-        raise UsageError(
-            f"there is no folder {path}; "
-            "give one with one subfolder per class, such as folder:./photos"
-        )
+        raise make_missing_folder_error(path)
 
 
 def add_test_files(
