@@ -40,7 +40,7 @@ def test_the_headline_says_that_training_selected_a_lower_score():
     )
     run = make_summary(confirmation=confirmation)
     assert make_search_headline(run).startswith(
-        "Best of the confirmation trainings, rank 4 of 94 by score: score "
+        "Best searched network of the contest, rank 4 of 94 by score: score "
     )
 
 

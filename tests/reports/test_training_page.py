@@ -177,7 +177,7 @@ def test_the_page_of_a_search_shows_the_confirmation_and_the_training():
     )
     whole = make_summary(confirmation=confirmation, training=make_training())
     text = extract_body(search_page.render_search_page(whole))
-    assert "Confirmation by training" in text
+    assert "Contest: short trainings" in text
     assert "is 4.0 points lower than that of the networks selected at random" in text
     assert "90.0, failed" in text
     assert "the lowest log loss on the validation data (an AUC of 95.0 %); this network was" in text
@@ -185,7 +185,7 @@ def test_the_page_of_a_search_shows_the_confirmation_and_the_training():
     assert search_page.make_search_headline(whole).endswith(make_training_headline(make_training()))
     assert "a different architecture: |cell|" in text
     assert (
-        "This is the cost of scoring only. The confirmation took 10 s. The training took 1 min 15 s."
+        "This is the cost of scoring only. The contest took 10 s. The training took 1 min 15 s."
         in text
     )
     same = replace(make_training(), key=replace(make_training().key, arch=ranking[3].arch))
@@ -316,7 +316,7 @@ def test_the_terminal_shows_hand_made_networks_in_80_columns(capsys, monkeypatch
     assert "the AUC of the networks selected by sigeo is 2.0 points lower than that of the" in words
     best = "the network with the lowest log loss on the validation data (an AUC of 70.0 %)"
     assert f"The winner of this run is {best}; this network was selected at random." in words
-    assert "the confirmation trainings took 1 min 11 s" in words
+    assert "the contest took 1 min 11 s" in words
 
 
 def test_the_ranking_does_not_call_a_search_result_the_winner_if_a_design_won():
@@ -334,7 +334,7 @@ def test_hand_made_networks_are_compared_with_the_winner():
     confirmation = make_confirmation()
     html = search_page.render_search_page(make_summary(confirmation=confirmation))
     text = extract_body(html)
-    assert "Comparison with hand-designed networks" in text
+    assert "Contest: comparison with hand-designed networks" in text
     assert "has a lower log loss than logistic (by 0.1000 \u00b1 0.0200)" in text
     assert "+0.1000 \u00b1 0.0200" in text  # in the table, whose heading says the direction
     assert "0.6100" in text
@@ -371,7 +371,7 @@ def test_r2_is_a_number_and_never_per_cent(capsys):
     assert "on the validation data (an R2 of 0.700); this network was selected at random" in words
     assert " % " not in words
     page = search_page.render_search_page(make_summary(confirmation=confirmation))
-    text = extract_body(page).partition("Confirmation by training")[2]
+    text = extract_body(page).partition("Contest: short trainings")[2]
     section = text.partition("The confidence intervals treat")[0]
     assert "0.680" in section
     assert "%" not in section

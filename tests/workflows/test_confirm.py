@@ -159,19 +159,52 @@ def test_the_highest_accuracy_wins_and_a_failed_training_has_no_value(tmp_path):
         "random": [make_arch(4)],
     }
     reached = {make_arch(1): 90.0, make_arch(3): 95.0, make_arch(4): 95.0}
-    confirmation = make_confirmation(groups, make_trainings(reached), make_run())
+    trainings = replace(
+        make_trainings(reached), reasons={make_arch(2): "stopped by the time limit"}
+    )
+    confirmation = make_confirmation(groups, trainings, make_run())
     assert (confirmation.best_arch, confirmation.best_arch_result, confirmation.selected_by) == (
         str(make_arch(3)),
         95.0,
         ("params",),
     )
     assert confirmation.groups[0].results == (90.0, None)
-    assert [c.against for c in confirmation.contrasts] == ["params", "random"]
-    assert confirmation.contrasts[0].difference == pytest.approx(90 - 92.5)
+    assert confirmation.groups[0].reasons == ("", "stopped by the time limit")
+    assert confirmation.contrasts == (), "a single network is not compared with others"
+    assert confirmation.sentences == (
+        "3 of 4 searched networks were trained; 1 stopped by the time limit.",
+        "Too few networks were trained to compare naswot with other selections.",
+    )
     confirmation.save(tmp_path)
     assert Confirmation.read(replace(make_run(), folder=tmp_path)) == confirmation
     assert Confirmation.read(replace(make_run(), folder=tmp_path, search_key="another")) is None
     assert Confirmation.read(replace(make_run(), folder=tmp_path / "elsewhere")) is None
+
+
+def test_only_groups_of_several_and_different_networks_are_compared():
+    groups = {
+        "naswot": [make_arch(1), make_arch(2)],
+        "params": [make_arch(2), make_arch(1)],
+        "random": [make_arch(2), make_arch(3)],
+    }
+    reached = {make_arch(1): 90.0, make_arch(2): 92.0, make_arch(3): 95.0}
+    confirmation = make_confirmation(groups, make_trainings(reached), make_run())
+    assert [contrast.against for contrast in confirmation.contrasts] == ["random"]
+    assert confirmation.contrasts[0].difference == pytest.approx(91 - 93.5)
+    assert len(confirmation.sentences) == 1
+
+
+def test_without_any_training_the_first_of_the_ranking_is_the_best():
+    groups = {"naswot": [make_arch(1)], "random": [make_arch(2)]}
+    trainings = replace(
+        make_trainings({}), reasons={make_arch(i): "stopped by the time limit" for i in (1, 2)}
+    )
+    confirmation = make_confirmation(groups, trainings, make_run())
+    assert (confirmation.best_arch, confirmation.best_arch_result) == (str(make_arch(1)), None)
+    assert confirmation.sentences[0] == (
+        "0 of 2 searched networks were trained; 2 stopped by the time limit."
+    )
+    assert "the first of the ranking wins" in confirmation.winner_text
 
 
 @pytest.mark.parametrize(

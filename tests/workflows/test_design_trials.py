@@ -177,15 +177,60 @@ def test_only_the_named_references_are_trained(archs, tmp_path):
     assert [path.name for path in (tmp_path / "references").iterdir()] == ["logistic"]
 
 
+def test_a_candidate_that_has_no_time_is_stopped_and_trained_later(archs, tmp_path):
+    """The progress counts only networks that were trained, and the reason says why others were not."""
+    events: list[Any] = []
+    trainer = TableTrainer(SMALL, *SAME, tmp_path, events.append)
+    trainings = trainer.train_candidates_within(archs[:2], 0.0)
+    assert trainings.metrics == {}
+    assert trainings.reasons == dict.fromkeys(archs[:2], "stopped by the time limit")
+    assert (events[-1].done, events[-1].total) == (0, 2)
+    later = trainer.train_candidates_within(archs[:2], 300.0)
+    assert list(later.metrics) == archs[:2]
+    assert later.reasons == {}
+    assert (events[-1].done, events[-1].total) == (2, 2)
+
+
+def test_all_candidates_have_as_many_epochs_as_there_is_time_for(archs, tmp_path, monkeypatch):
+    """A network that is much slower than the first one is stopped. A repeated search trains nothing."""
+    clock = {"now": 0.0}
+    trained: list[tuple[str, int]] = []
+
+    def train_slowly(
+        setup: Any, recipe: Any, parts: Any, seed: Any, compute: Any, seconds: float
+    ) -> dict[str, float]:
+        needed = 10.0 * recipe.epochs
+        if setup.name == str(archs[2]):
+            needed *= 5
+        clock["now"] += min(needed, seconds)
+        trained.append((setup.name, recipe.epochs))
+        if needed > seconds:
+            raise Unscorable("timeout", "stopped by the time limit")
+        return {"loss": 0.5, "auc": 0.7}
+
+    monkeypatch.setattr(design_trials, "perf_counter", lambda: clock["now"])
+    monkeypatch.setattr(design_trials, "_train_and_validate", train_slowly)
+    trainer = TableTrainer(SMALL, *SAME, tmp_path)
+    trainings = trainer.train_candidates_within(archs[:3], 120.0)
+    assert trainings.epochs == 3, "40 s for each of them, and an epoch takes 10 s"
+    assert list(trainings.metrics) == archs[:2]
+    assert trainings.reasons == {archs[2]: "stopped by the time limit"}
+    trained.clear()
+    again = trainer.train_candidates_within(archs[:3], 100.0)
+    assert trained == [(str(archs[2]), 3)]
+    assert list(again.metrics) == archs[:2]
+
+
 def test_progress_is_reported_for_every_step(archs, tmp_path):
     """A long training must not be silent."""
     events: list[Any] = []
     TableTrainer(SMALL, *SAME, tmp_path, events.append).compare_with_designs(archs[0], ["logistic"])
-    done = [event.done for event in events]
-    assert done == sorted(done)
     epochs = len(TrainingResult.read(tmp_path).curve)
-    assert (done.count(0) > epochs, done.count(1) > epochs, done.count(2)) == (True, True, 1)
-    assert {(event.stage, event.total) for event in events} == {("comparing", 2)}
+    for stage in (design_trials.DESIGNS_STAGE, design_trials.BEST_STAGE):
+        done = [event.done for event in events if event.stage == stage]
+        assert done == sorted(done)
+        assert (done.count(0) > epochs, done.count(1)) == (True, 1)
+    assert {event.total for event in events} == {1}
 
 
 def test_the_winner_is_trained_on_data_from_the_folder_of_the_search(tmp_path, monkeypatch):
@@ -370,8 +415,8 @@ def test_a_search_on_a_table_confirms_trains_and_compares(tmp_path, monkeypatch)
     assert search(SMALL, "sigeo(samples=16)", **options).confirmation.groups == confirmation.groups
     assert train("run").auc == confirmation.entries[0].quality, "the winner is trained already"
     page = report("run").read_text()
-    parts = ("Training", "Learning curves", "Calibration", "Confirmation by training", "logistic",
-             "Comparison with hand-designed networks", "the lowest log loss on the validation data")  # fmt: skip
+    parts = ("Training", "Learning curves", "Calibration", "Contest: short trainings", "logistic",
+             "Contest: comparison with hand-designed networks", "the lowest log loss on the validation data")  # fmt: skip
     assert all(part in page for part in parts)
     assert "On the test data, the winner" in page
     assert f"{BOOSTING}, cannot win: {NOT_EXPORTED}" in page

@@ -4,6 +4,7 @@
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from math import sqrt
@@ -34,6 +35,8 @@ BEST_OF_SEARCH = "found"
 
 # Why gradient boosting was skipped.
 NO_TIME_LEFT = "no time was left"
+# Why a searched network was not trained, or not to the end.
+STOPPED_BY_TIME = "stopped by the time limit"
 
 # Fields of `Confirmation` that have another name in `confirmed.json`, which old runs contain too.
 _STORED_KEYS = {
@@ -237,8 +240,10 @@ class Confirmation:
     """The result of the confirmation trainings of a run.
 
     Attributes:
-        best_arch: The best architecture of all groups.
-        best_arch_result: AUC, accuracy or R2 of `best_arch` on the validation part, in per cent.
+        best_arch: The best architecture of all groups; the first of the ranking if none could be
+            trained.
+        best_arch_result: AUC, accuracy or R2 of `best_arch` on the validation part, in per cent;
+            None if it could not be trained.
         selected_by: Names of the groups that contain `best_arch`.
         groups: The trained groups. The first one is that of the proxy.
         contrasts: Comparisons of the first group with each of the others.
@@ -258,7 +263,7 @@ class Confirmation:
     """
 
     best_arch: str
-    best_arch_result: float
+    best_arch_result: float | None
     selected_by: tuple[str, ...]
     groups: tuple[TrainedGroup, ...]
     contrasts: tuple[Contrast, ...]
@@ -306,13 +311,41 @@ class Confirmation:
         """One conclusion per comparison."""
         proxy = self.groups[0].name
         quality = self.kind.quality_title
-        sentences = [contrast.describe(proxy, quality) for contrast in self.contrasts]
+        sentences = []
+        if self.training_text:
+            sentences.append(self.training_text)
+        sentences += [contrast.describe(proxy, quality) for contrast in self.contrasts]
+        if len(self.groups) > 1 and not self.contrasts:
+            sentences.append(
+                f"Too few networks were trained to compare {proxy} with other selections."
+            )
         comparison = describe_comparison(self.entries, self.kind, self.label_std)
         if comparison:
             sentences.append(comparison)
         if self.constant:
             sentences.append(f"{self.constant[0].upper()}{self.constant[1:]}.")
         return tuple(sentences)
+
+    @property
+    def training_text(self) -> str:
+        """How many searched networks were trained, if not all were.
+
+        An example is "3 of 11 searched networks were trained; 8 stopped by the time limit."
+        """
+        archs: set[str] = set()
+        reasons: dict[str, str] = {}
+        for group in self.groups:
+            archs.update(group.archs)
+            texts = group.reasons or ("failed",) * len(group.archs)
+            for arch, result, reason in zip(group.archs, group.results, texts, strict=True):
+                if result is None:
+                    reasons[arch] = reason or "failed"
+        if not reasons:
+            return ""
+        count = len(archs) - len(reasons)
+        verb = "was" if count == 1 else "were"
+        counts = [f"{number} {reason}" for reason, number in Counter(reasons.values()).items()]
+        return f"{count} of {len(archs)} searched networks {verb} trained; {'; '.join(counts)}."
 
     @property
     def winner_text(self) -> str:
@@ -323,6 +356,8 @@ class Confirmation:
         for name in self.selected_by:
             selections.append("at random" if name == "random" else f"by {name}")
         selection = " and ".join(selections)
+        if self.best_arch_result is None:
+            return "No network could be trained on all rows, so the first of the ranking wins"
         # "An" is right for AUC, accuracy and R2.
         result = format_result(self.best_arch_result, self.kind)
         return (
@@ -344,7 +379,7 @@ class Confirmation:
             return text
         text = f"{text}, {format_loss(design_loss, self.kind, self.label_std)}"
         if search_loss is None:
-            return f"{text}; the training of the best network that the search found failed"
+            return f"{text}; the best network that the search found was not trained on all rows"
         search_text = format_loss(search_loss, self.kind, self.label_std)
         return f"{text} instead of the {search_text} of the best network that the search found"
 
@@ -381,7 +416,8 @@ class Confirmation:
             for row in facts["groups"]:
                 archs = tuple(row["archs"])
                 results = tuple(row["results"])
-                groups.append(TrainedGroup(row["name"], row["about"], archs, results))
+                reasons = tuple(row.get("reasons", ()))
+                groups.append(TrainedGroup(row["name"], row["about"], archs, results, reasons))
             facts["groups"] = tuple(groups)
             facts["contrasts"] = tuple(Contrast(**row) for row in facts["contrasts"])
             entries = []

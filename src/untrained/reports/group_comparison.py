@@ -27,17 +27,32 @@ class TrainedGroup:
         about: Description of the selection in a few words.
         archs: The architectures.
         results: Accuracy, AUC or R2 of each in per cent; None where the training failed.
+        reasons: Why there is no result, per architecture; empty where there is one. Runs of earlier
+            versions have no reasons.
     """
 
     name: str
     about: str
     archs: tuple[str, ...]
     results: tuple[float | None, ...]
+    reasons: tuple[str, ...] = ()
 
     @property
     def finished_results(self) -> list[float]:
         """Results of the trainings that did not fail."""
         return [value for value in self.results if value is not None]
+
+    @property
+    def finished_archs(self) -> set[str]:
+        """The architectures whose trainings did not fail."""
+        pairs = zip(self.archs, self.results, strict=True)
+        return {arch for arch, result in pairs if result is not None}
+
+    def is_comparable_with(self, other: "TrainedGroup") -> bool:
+        """Return whether both groups have several results, and not of the same networks."""
+        archs = self.finished_archs
+        other_archs = other.finished_archs
+        return min(len(archs), len(other_archs)) > 1 and archs != other_archs
 
 
 @dataclass(frozen=True)
@@ -139,7 +154,7 @@ def compare_groups(first: TrainedGroup, other: TrainedGroup) -> Contrast:
         if 2 * half_width <= MAX_INTERVAL_WIDTH:
             low = difference - half_width
             high = difference + half_width
-    shared = len(set(first.archs) & set(other.archs))
+    shared = len(first.finished_archs & other.finished_archs)
     return Contrast(other.name, difference, low, high, compute_permutation_p(a, b), shared)
 
 

@@ -1,9 +1,9 @@
 """Confirm a search on a table by short trainings, which show whether the proxy helped.
 
-After a search, three groups of the same size are trained briefly and compared: the best
-architectures by the proxy, the largest ones and random ones, all from the same records. The
-architecture with the lowest loss on the validation part then competes with hand-designed
-networks (`design_trials.py`): all are trained on all rows, and the one with the lowest loss on the
+Hand-designed networks are trained on all rows first, because they are small (`design_trials.py`).
+Then three groups of the same size are trained briefly and compared: the best architectures by the
+proxy, the largest ones and random ones, all from the same records. The architecture with the lowest
+loss on the validation part is trained on all rows too. The network with the lowest loss on the
 validation part, searched or hand-designed, becomes the winner of the run. A hand-designed network
 that violates a limit of the search cannot win. Gradient boosting of decision trees is compared with
 the winner, but cannot win, because an export needs a network.
@@ -15,14 +15,18 @@ A few trainings per group can only refute a proxy or show a large gain, and the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from untrained.config import SearchConfig
 from untrained.data import DataSource
 from untrained.data.parts import TRAIN
 from untrained.progress import ProgressCallback
-from untrained.reports.confirmation_result import BEST_OF_SEARCH, Confirmation
+from untrained.reports.confirmation_result import (
+    BEST_OF_SEARCH,
+    STOPPED_BY_TIME,
+    Confirmation,
+)
 from untrained.reports.group_comparison import TrainedGroup, compare_groups
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking
@@ -34,14 +38,15 @@ from untrained.workflows.design_limits import describe_violation, measure_design
 from untrained.workflows.design_trials import (
     TableTrainer,
     choose_by_validation,
-    shorten_recipe,
     thin_part,
 )
 
-# Fraction of the time for the short trainings.
-SHORT_TRAINING_SHARE = 0.4
-# Fraction of the remaining time for training networks on all rows. What is left after that is for
-# gradient boosting.
+# Fraction of the time for the hand-designed networks, which need less on most tables.
+DESIGNS_SHARE = 0.5
+# Fraction of the remaining time for the short trainings.
+SHORT_TRAINING_SHARE = 0.5
+# Fraction of the remaining time for training the best searched network on all rows. What is left
+# after that is for gradient boosting.
 ALL_ROWS_SHARE = 0.9
 _GROUP_TEXTS = {
     "params": "the largest of the same records",
@@ -59,6 +64,7 @@ class ConfirmationTrainings:
         epochs: Length of each training.
         samples: Number of samples that each training sees.
         seconds: Duration of all trainings.
+        reasons: Why the other architectures have no result.
     """
 
     results: Mapping[Arch, float]
@@ -66,6 +72,7 @@ class ConfirmationTrainings:
     epochs: int
     samples: int
     seconds: float
+    reasons: Mapping[Arch, str] = field(default_factory=dict)
 
 
 def confirm_ranking(
@@ -89,7 +96,7 @@ def confirm_ranking(
         seconds: How long all trainings may take; None for no limit.
 
     Returns:
-        The confirmation, or None if no short training finished.
+        The confirmation, or None if no network could be trained.
 
     Raises:
         Interrupted: Ctrl-C was pressed. Finished trainings stay.
@@ -114,20 +121,31 @@ def confirm_ranking(
         on_progress=on_progress,
         data_root=config.data_root,
     )
-    short_training_seconds = None
-    if seconds is not None:
-        short_training_seconds = SHORT_TRAINING_SHARE * seconds
-    results = trainer.train_candidates(archs, short_training_seconds)
-    if not results:
+
+    def allot_seconds(share: float) -> float | None:
+        """Return a fraction of the remaining time; None for no limit."""
+        if seconds is None:
+            return None
+        return share * max(0.0, seconds - (perf_counter() - start))
+
+    outcomes = trainer.train_designs(seconds=allot_seconds(DESIGNS_SHARE))
+    candidates = trainer.train_candidates_within(archs, allot_seconds(SHORT_TRAINING_SHARE))
+    has_design = any(isinstance(outcome, TrainingResult) for outcome in outcomes.values())
+    if not candidates.metrics and not has_design:
         return None
     qualities = {}
     scores = {}
-    for arch, result in results.items():
+    for arch, result in candidates.metrics.items():
         qualities[arch] = 100 * result[source.task.kind.quality]
         scores[arch] = -result["loss"]
-    rows = len(thin_part(source.parts[TRAIN]))
-    epochs = shorten_recipe(rows, trainer.recipe).epochs
-    trainings = ConfirmationTrainings(qualities, scores, epochs, rows, perf_counter() - start)
+    trainings = ConfirmationTrainings(
+        results=qualities,
+        scores=scores,
+        epochs=candidates.epochs,
+        samples=len(thin_part(source.parts[TRAIN])),
+        seconds=perf_counter() - start,
+        reasons=candidates.reasons,
+    )
     confirmation = replace(
         make_confirmation(groups, trainings, run),
         task=source.task.kind.name,
@@ -137,19 +155,20 @@ def confirm_ranking(
     confirmation.save(run.folder)
     archs_by_name = {str(arch): arch for arch in archs}
     best_arch = archs_by_name[confirmation.best_arch]
-    all_rows_seconds = None
-    if seconds is not None:
-        remaining_seconds = max(0.0, seconds - (perf_counter() - start))
-        all_rows_seconds = ALL_ROWS_SHARE * remaining_seconds
+    best_outcome: TrainingResult | str = STOPPED_BY_TIME
+    if best_arch in candidates.metrics:
+        best_outcome = trainer.train_best_arch(
+            best_arch, candidates.epochs, allot_seconds(ALL_ROWS_SHARE)
+        )
+    elif best_arch in candidates.reasons:
+        best_outcome = candidates.reasons[best_arch]
+    outcomes = {BEST_OF_SEARCH: best_outcome, **outcomes}
     confirmation, winner_training = _choose_final_winner(
-        confirmation, best_arch, trainer, config, records, all_rows_seconds
+        confirmation, outcomes, trainer, config, records
     )
     # Save before gradient boosting, which cannot change the winner.
     confirmation.save(run.folder)
-    boosting_seconds = None
-    if seconds is not None:
-        boosting_seconds = max(0.0, seconds - (perf_counter() - start))
-    boosting = trainer.compare_with_boosting(winner_training, boosting_seconds)
+    boosting = trainer.compare_with_boosting(winner_training, allot_seconds(1.0))
     confirmation = replace(
         confirmation,
         entries=(*confirmation.entries, boosting),
@@ -160,20 +179,26 @@ def confirm_ranking(
 
 def _choose_final_winner(
     confirmation: Confirmation,
-    best_arch: Arch,
+    outcomes: Mapping[str, TrainingResult | str],
     trainer: TableTrainer,
     config: SearchConfig,
     records: Sequence[Record],
-    seconds: float | None,
 ) -> tuple[Confirmation, TrainingResult | str]:
-    """Train the best architecture and hand-designed networks on all rows, and choose the winner.
+    """Choose the winner among the networks that were trained on all rows.
 
     The training of the winner is in the run folder afterwards.
+
+    Args:
+        confirmation: The result of the short trainings.
+        outcomes: The training of the best architecture and of each hand-designed network, or why
+            it failed.
+        trainer: What has trained them.
+        config: The config of the search, with its limits.
+        records: The records of the search.
 
     Returns:
         The confirmation, and the training of the winner, or why it failed.
     """
-    outcomes = trainer.train_with_designs(best_arch, seconds=seconds)
     limit_values = {}
     violations = {}
     for name in outcomes:
@@ -250,7 +275,7 @@ def make_confirmation(
 
     Args:
         groups: Architectures by group. The group of the proxy comes first.
-        trainings: Their trainings. At least one has finished.
+        trainings: Their trainings. If none has finished, the first of the ranking is the best.
         run: The run folder.
 
     Returns:
@@ -259,8 +284,10 @@ def make_confirmation(
     finished = []
     for archs in groups.values():
         finished += [arch for arch in archs if arch in trainings.results]
-    # Of equally good architectures, the first one wins.
-    winner = max(finished, key=lambda arch: trainings.scores[arch])
+    winner = next(iter(groups.values()))[0]
+    if finished:
+        # Of equally good architectures, the first one wins.
+        winner = max(finished, key=lambda arch: trainings.scores[arch])
     trained_groups = []
     winner_groups = []
     for name, archs in groups.items():
@@ -269,17 +296,18 @@ def make_confirmation(
             about = _GROUP_TEXTS[name]
         arch_names = tuple(str(arch) for arch in archs)
         results = tuple(trainings.results.get(arch) for arch in archs)
-        trained_groups.append(TrainedGroup(name, about, arch_names, results))
+        reasons = tuple(trainings.reasons.get(arch, "") for arch in archs)
+        trained_groups.append(TrainedGroup(name, about, arch_names, results, reasons))
         if winner in archs:
             winner_groups.append(name)
     proxy_group = trained_groups[0]
     contrasts = []
     for other in trained_groups[1:]:
-        if proxy_group.finished_results and other.finished_results:
+        if proxy_group.is_comparable_with(other):
             contrasts.append(compare_groups(proxy_group, other))
     return Confirmation(
         best_arch=str(winner),
-        best_arch_result=trainings.results[winner],
+        best_arch_result=trainings.results.get(winner),
         selected_by=tuple(winner_groups),
         groups=tuple(trained_groups),
         contrasts=tuple(contrasts),

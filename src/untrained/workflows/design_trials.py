@@ -1,7 +1,8 @@
 """Let the best network of a search on a table compete with hand-designed networks.
 
-Candidates are trained briefly from scratch and evaluated on the validation part. The best of them
-and the hand-designed networks are then trained on all rows with the same recipe. No learning rate
+The hand-designed networks are small, so they are trained first. Candidates are trained briefly
+from scratch and evaluated on the validation part. The best of them is then trained on all rows with
+the same recipe as the hand-designed networks. No learning rate
 suits all networks, so short trainings choose the rate of each network from the same few values, by
 the loss on the validation part. The network with the lowest loss on the validation part wins. Each
 network is evaluated once on the test part, which does not influence the choice of the winner.
@@ -35,6 +36,7 @@ from untrained.progress import Progress, ProgressCallback
 from untrained.reports.confirmation_result import (
     BEST_OF_SEARCH,
     NO_TIME_LEFT,
+    STOPPED_BY_TIME,
     DesignResult,
     list_learning_rates,
 )
@@ -68,10 +70,38 @@ from untrained.workflows.train import get_data_argument, train
 from untrained.workflows.training_setup import TrainingSetup
 
 CTR_RECIPE = RECIPES["ctr"]
+# Stages of the progress bar. The time plan calls all of them the contest.
+DESIGNS_STAGE = "contest: known designs"
+CANDIDATES_STAGE = "contest: searched networks"
+BEST_STAGE = "contest: best on all rows"
+BOOSTING_STAGE = "contest: gradient boosting"
+# A candidate is stopped if it takes this many times its share of the time and this many times as
+# long as expected.
+SLOWNESS_FACTOR = 1.5
+# Fraction of the time for the expected duration of the short trainings, because some networks are
+# slower than the first one.
+EPOCHS_SHARE = 0.75
+# Key of the number of epochs in the file of the short trainings.
+_EPOCHS_KEY = "epochs in the time"
 # Largest number of rows that a candidate sees, over all epochs.
 MAX_ROWS_SEEN = 100_000
 TRAININGS_FILE = "trainings.json"
 DESIGNS_FOLDER = "references"
+
+
+@dataclass(frozen=True)
+class CandidateTrainings:
+    """The short trainings of the candidates.
+
+    Attributes:
+        metrics: The loss, and AUC, accuracy or R2, by architecture, of those that finished.
+        reasons: Why the other architectures have no result.
+        epochs: Number of epochs of each training.
+    """
+
+    metrics: dict[Arch, dict[str, float]]
+    reasons: dict[Arch, str]
+    epochs: int
 
 
 @dataclass(frozen=True)
@@ -107,33 +137,87 @@ class TableTrainer:
         name = get_default_recipe_name(self.source.task, belongs_to_user=True)
         return adapt_recipe(load_recipe(name), self.source)
 
-    def train_candidates(
-        self, archs: Sequence[Arch], seconds: float | None = None
-    ) -> dict[Arch, dict[str, float]]:
+    def train_candidates(self, archs: Sequence[Arch]) -> dict[Arch, dict[str, float]]:
         """Train candidates from scratch and evaluate them on the validation part.
 
         Args:
             archs: The candidates.
-            seconds: After this time, no further candidate is trained; None for no limit.
 
         Returns:
             Metrics by architecture: the loss, and AUC, accuracy or R2. Failed trainings are left
             out.
         """
-        results: dict[Arch, dict[str, float]] = {}
-        trained_count = 0
+        return self.train_candidates_within(archs, None).metrics
+
+    def train_candidates_within(
+        self, archs: Sequence[Arch], seconds: float | None
+    ) -> CandidateTrainings:
+        """Train candidates from scratch, and say which were not trained, and why.
+
+        All candidates are trained for equally many epochs. If the time does not suffice for the
+        recipe, the first candidate shows for how many it does. A candidate that takes much longer
+        than that is stopped.
+
+        Args:
+            archs: The candidates.
+            seconds: How long all trainings may take; None for no limit.
+        """
         deadline = _get_deadline(seconds)
+        metrics: dict[Arch, dict[str, float]] = {}
+        reasons: dict[Arch, str] = {}
+        self._report_progress(CANDIDATES_STAGE, 0, len(archs), 0)
+        epochs, expected_seconds = self._choose_epochs(archs[0], len(archs), deadline)
+        trained_count = 0
         for index, arch in enumerate(archs):
-            if results and perf_counter() > deadline:
-                break
-            self._report_progress("confirming", index, len(archs), trained_count)
-            result, was_trained = self._train_briefly(self._make_candidate(arch), self.recipe)
-            if was_trained:
-                trained_count += 1
-            if result:
-                results[arch] = result
-        self._report_progress("confirming", len(archs), len(archs), trained_count)
-        return results
+            remaining_seconds = deadline - perf_counter()
+            share = remaining_seconds / (len(archs) - index)
+            limit = min(SLOWNESS_FACTOR * max(share, expected_seconds), remaining_seconds)
+            result, was_trained = self._train_briefly(
+                self._make_candidate(arch), self.recipe, epochs, limit
+            )
+            if isinstance(result, str):
+                reasons[arch] = result
+            else:
+                metrics[arch] = result
+                if was_trained:
+                    trained_count += 1
+            # Networks without a result are not counted as done.
+            self._report_progress(CANDIDATES_STAGE, len(metrics), len(archs), trained_count)
+        return CandidateTrainings(metrics, reasons, epochs)
+
+    def _choose_epochs(self, arch: Arch, count: int, deadline: float) -> tuple[int, float]:
+        """Return for how many epochs all candidates are trained, if each has the same time.
+
+        The first call trains one epoch and keeps the number, so that a search that is repeated
+        within about the same time reads its earlier trainings.
+
+        Args:
+            arch: One of the candidates.
+            count: Number of candidates.
+            deadline: When the time for all candidates ends, by `perf_counter`.
+
+        Returns:
+            The number of epochs, and how long they take for this candidate, in seconds; 0 if it was
+            not measured.
+        """
+        rows = len(thin_part(self.source.parts[TRAIN]))
+        longest = shorten_recipe(rows, self.recipe).epochs
+        if deadline == inf:
+            return longest, 0.0
+        start = perf_counter()
+        share = (deadline - start) / count
+        path = self.folder / TRAININGS_FILE
+        stored = _read_results(path).get(_EPOCHS_KEY)
+        if stored and 0.5 * share <= stored["share"] <= 2 * share:
+            return int(stored["epochs"]), stored["seconds"]
+        self._train_briefly(self._make_candidate(arch), self.recipe, 1, deadline - start)
+        epoch_seconds = perf_counter() - start
+        epochs = min(longest, max(1, int(EPOCHS_SHARE * share / epoch_seconds)))
+        results = _read_results(path)
+        seconds = epochs * epoch_seconds
+        results[_EPOCHS_KEY] = {"epochs": epochs, "share": share, "seconds": seconds}
+        write_atomically(path, json.dumps(results, indent=1) + "\n")
+        return epochs, seconds
 
     def compare_with_designs(
         self, best_arch: Arch, designs: Sequence[str] | None = None
@@ -153,51 +237,86 @@ class TableTrainer:
         self,
         best_arch: Arch,
         designs: Sequence[str] | None = None,
-        seconds: float | None = None,
     ) -> dict[str, TrainingResult | str]:
         """Train the best architecture and hand-designed networks, each with the rate that suits it.
-
-        The best architecture is trained in the folder of the run, as `untrained train` does it.
 
         Args:
             best_arch: The best architecture of the short trainings.
             designs: Names of hand-designed networks; None for all that suit the task.
-            seconds: How long all trainings may take; None for no limit. Each network has the same
-                time for the choice of its rate and its training, and trains for at least one epoch.
 
         Returns:
             The training of each network, or why it failed; that of the best architecture is
             the first.
         """
+        design_outcomes = self.train_designs(designs)
+        return {BEST_OF_SEARCH: self.train_best_arch(best_arch), **design_outcomes}
+
+    def train_designs(
+        self, designs: Sequence[str] | None = None, seconds: float | None = None
+    ) -> dict[str, TrainingResult | str]:
+        """Train hand-designed networks on all rows, each with the rate that suits it.
+
+        Args:
+            designs: Their names; None for all that suit the task.
+            seconds: How long all trainings may take; None for no limit. Each network has the same
+                time for the choice of its rate and its training, and trains for at least one epoch.
+
+        Returns:
+            The training of each network, or why it failed.
+        """
         deadline = _get_deadline(seconds)
         if designs is None:
             designs = list_ctr_designs(self.source.task)
-        names = [BEST_OF_SEARCH, *designs]
         outcomes: dict[str, TrainingResult | str] = {}
 
         def report_finished_networks(_: Progress | None = None) -> None:
             # This is also called after every step of a training. The step itself is not shown, but
             # the display updates its clock.
-            self._report_progress("comparing", len(outcomes), len(names), 0)
+            self._report_progress(DESIGNS_STAGE, len(outcomes), len(designs), 0)
 
-        report_finished_networks()
-        for name in names:
-            networks_left = len(names) - len(outcomes)
+        for name in designs:
+            report_finished_networks()
+            networks_left = len(designs) - len(outcomes)
             seconds_each = (deadline - perf_counter()) / networks_left
             try:
-                if name == BEST_OF_SEARCH:
-                    outcomes[name] = self._train_best_arch(
-                        best_arch, report_finished_networks, seconds_each
-                    )
-                else:
-                    outcomes[name] = self._train_design(
-                        name, report_finished_networks, seconds_each
-                    )
+                outcomes[name] = self._train_design(name, report_finished_networks, seconds_each)
             except UsageError as error:
                 # A training that diverged is a result too.
                 outcomes[name] = str(error)
             report_finished_networks()
         return outcomes
+
+    def train_best_arch(
+        self, arch: Arch, epochs: int | None = None, seconds: float | None = None
+    ) -> TrainingResult | str:
+        """Train the best architecture on all rows, with the rate that suits it.
+
+        It is trained in the folder of the run, as `untrained train` does it.
+
+        Args:
+            arch: The best architecture of the short trainings.
+            epochs: Number of epochs of the short trainings that choose its rate; None for those of
+                a search without a time limit.
+            seconds: How long the choice of the rate and the training may take; None for no limit.
+                The network trains for at least one epoch.
+
+        Returns:
+            The training, or why it failed.
+        """
+        if seconds is None:
+            seconds = inf
+
+        def report_step(_: Progress | None = None) -> None:
+            self._report_progress(BEST_STAGE, 0, 1, 0)
+
+        report_step()
+        outcome: TrainingResult | str
+        try:
+            outcome = self._train_best_arch(arch, epochs, report_step, seconds)
+        except UsageError as error:
+            outcome = str(error)
+        self._report_progress(BEST_STAGE, 1, 1, 0)
+        return outcome
 
     def compare_with_boosting(
         self, winner: TrainingResult | str, seconds: float | None = None
@@ -216,14 +335,14 @@ class TableTrainer:
         """
         if seconds == 0:
             return DesignResult(BOOSTING, error=NO_TIME_LEFT)
-        self._report_progress("comparing", 0, 1, 0)
+        self._report_progress(BOOSTING_STAGE, 0, 1, 0)
         try:
             result = catch_failure(train_boosting, self.source, seconds)
         except KeyboardInterrupt:
             raise Interrupted(
                 "stopped by Ctrl-C; the winner is trained, and the same command resumes"
             ) from None
-        self._report_progress("comparing", 1, 1, 0)
+        self._report_progress(BOOSTING_STAGE, 1, 1, 0)
         if isinstance(result, Failure):
             return DesignResult(BOOSTING, error=str(result))
         entry = DesignResult(
@@ -265,11 +384,11 @@ class TableTrainer:
         copy_training(Path(training.folder), self.folder)
 
     def _train_best_arch(
-        self, arch: Arch, on_progress: ProgressCallback, seconds: float
+        self, arch: Arch, epochs: int | None, on_progress: ProgressCallback, seconds: float
     ) -> TrainingResult:
         """Train the best architecture, or read the training of an earlier call with its options."""
         data = get_data_argument(self.data, self.source)
-        options = self._choose_options(self._make_candidate(arch), on_progress, seconds)
+        options = self._choose_options(self._make_candidate(arch), epochs, on_progress, seconds)
         if (self.folder / TRAINING_FILE).is_file() and not (self.folder / WEIGHTS_FILE).is_file():
             # The process was killed while it moved this training aside.
             move_training_aside(self.folder)
@@ -294,7 +413,7 @@ class TableTrainer:
         self, name: str, on_progress: ProgressCallback, seconds: float
     ) -> TrainingResult:
         data = get_data_argument(self.data, self.source)
-        options = self._choose_options(self._make_design(name), on_progress, seconds)
+        options = self._choose_options(self._make_design(name), None, on_progress, seconds)
         folder = self.folder / DESIGNS_FOLDER / name
         try:
             return train(make_ctr_design_arch(name), data, run=folder, **options)
@@ -305,7 +424,11 @@ class TableTrainer:
             return train(make_ctr_design_arch(name), data, run=folder, **options)
 
     def _choose_options(
-        self, setup: TrainingSetup, on_progress: ProgressCallback, seconds: float
+        self,
+        setup: TrainingSetup,
+        epochs: int | None,
+        on_progress: ProgressCallback,
+        seconds: float,
     ) -> dict[str, Any]:
         """Return options of `train` with the learning rate that gives the lowest loss.
 
@@ -313,19 +436,19 @@ class TableTrainer:
 
         Args:
             setup: The network and its data.
+            epochs: Number of epochs of the short trainings; None for the longest ones.
             on_progress: Called after every step of the training.
-            seconds: Time for the choice and the training; infinite for no limit. Half of it is for
-                choosing the rate; a trial in progress is finished.
+            seconds: Time for the choice and the training; infinite for no limit. A third of it is
+                for choosing the rate.
         """
         start = perf_counter()
         best_recipe = self.recipe
         best_loss = inf
         for rate in list_learning_rates(self.recipe):
-            if perf_counter() - start > seconds / 2:
-                break
             recipe = self.recipe.with_options(rate=rate)
-            result, _ = self._train_briefly(setup, recipe)
-            if result and result["loss"] < best_loss:
+            rate_seconds = seconds / 3 - (perf_counter() - start)
+            result, _ = self._train_briefly(setup, recipe, epochs, rate_seconds)
+            if not isinstance(result, str) and result["loss"] < best_loss:
                 best_recipe = recipe
                 best_loss = result["loss"]
         options = {
@@ -340,24 +463,35 @@ class TableTrainer:
         return options
 
     def _train_briefly(
-        self, setup: TrainingSetup, recipe: Recipe
-    ) -> tuple[dict[str, float] | None, bool]:
+        self,
+        setup: TrainingSetup,
+        recipe: Recipe,
+        epochs: int | None = None,
+        seconds: float = inf,
+    ) -> tuple[dict[str, float] | str, bool]:
         """Train a network on few rows, or read the result of an earlier training.
 
+        Args:
+            setup: The network and its data.
+            recipe: How to train.
+            epochs: Largest number of epochs; None for the one that suits the number of rows.
+            seconds: The training is stopped after this time.
+
         Returns:
-            Metrics on the validation part, or None if the training failed; and whether it was
-            trained now.
+            Metrics on the validation part, or why there are none; and whether it was trained now.
         """
         parts = {name: thin_part(self.source.parts[name]) for name in (TRAIN, VAL)}
-        recipe = shorten_recipe(len(parts[TRAIN]), recipe)
+        recipe = shorten_recipe(len(parts[TRAIN]), recipe, epochs)
         path = self.folder / TRAININGS_FILE
         key = self._make_key(setup, recipe, parts)
         results = _read_results(path)
         if key in results:
             return _get_metrics(results[key]), False
+        if seconds <= 0:
+            return STOPPED_BY_TIME, False
         try:
             result = catch_failure(
-                _train_and_validate, setup, recipe, parts, self.seed, self.compute
+                _train_and_validate, setup, recipe, parts, self.seed, self.compute, seconds
             )
         except KeyboardInterrupt:
             raise Interrupted(
@@ -366,7 +500,7 @@ class TableTrainer:
         if isinstance(result, Failure):
             if result.kind in TRANSIENT_FAILURES:
                 # A failure of the machine says nothing about the network, so it is not kept.
-                return None, True
+                return result.detail or str(result), True
             results[key] = {"error": str(result)}
         else:
             results[key] = result
@@ -413,10 +547,10 @@ def _read_results(path: Path) -> dict[str, dict[str, Any]]:
         return results
 
 
-def _get_metrics(result: dict[str, Any]) -> dict[str, float] | None:
-    """Return the metrics of a short training; None if it failed."""
+def _get_metrics(result: dict[str, Any]) -> dict[str, float] | str:
+    """Return the metrics of a short training, or why it failed."""
     if "error" in result:
-        return None
+        return str(result["error"])
     return result
 
 
@@ -426,14 +560,21 @@ def _train_and_validate(
     parts: dict[str, Part],
     seed: int,
     compute: ComputeConfig,
+    seconds: float,
 ) -> dict[str, float]:
-    """Train a network; return its loss and quality in its best epoch on the validation part."""
+    """Train a network; return its loss and quality in its best epoch on the validation part.
+
+    Raises:
+        Unscorable: It takes longer than `seconds` or than the time limit of the user.
+    """
     process = make_training_process(compute.device)
     network = setup.build_network(process.device, seed)
     training = Training(network, setup.source, recipe, parts, process, seed)
     time_limit = compute.time_limit_seconds or inf
     with random_state(seed), fastest_kernels(compute.device):
-        end = training.run(time_limit=time_limit)
+        end = training.run(time_limit=min(time_limit, seconds))
+    if end == "time" and seconds < time_limit:
+        raise Unscorable("timeout", STOPPED_BY_TIME)
     if end == "time":
         raise Unscorable("timeout", f"took longer than {compute.time_limit}")
     assert training.best is not None, "an epoch has ended"
@@ -452,7 +593,7 @@ def thin_part(part: Part) -> Part:
     return part
 
 
-def shorten_recipe(rows: int, recipe: Recipe = CTR_RECIPE) -> Recipe:
+def shorten_recipe(rows: int, recipe: Recipe = CTR_RECIPE, longest: int | None = None) -> Recipe:
     """Return the recipe with fewer epochs, so that a candidate sees at most `MAX_ROWS_SEEN` rows.
 
     With any recipe other than `ctr`, the limit is a quarter of that. At least one epoch is
@@ -460,11 +601,18 @@ def shorten_recipe(rows: int, recipe: Recipe = CTR_RECIPE) -> Recipe:
 
     Epochs are reduced rather than rows (`thin_part`), because the winner is trained on all rows:
     candidates should see as many different rows as possible, even if only once.
+
+    Args:
+        rows: Number of rows to train on.
+        recipe: How to train.
+        longest: Largest number of epochs; None for no other limit.
     """
     max_rows_seen = MAX_ROWS_SEEN
     if recipe.name != CTR_RECIPE.name:
         max_rows_seen = MAX_ROWS_SEEN // 4
     epochs = max(1, min(recipe.epochs, max_rows_seen // max(rows, 1)))
+    if longest is not None:
+        epochs = min(epochs, longest)
     return recipe.with_options(epochs=epochs, warm_up=min(recipe.warm_up, epochs / 10))
 
 

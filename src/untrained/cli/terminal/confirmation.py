@@ -8,7 +8,7 @@ from rich.table import Table
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.formatting import format_duration
-from untrained.reports.confirmation_result import NO_TIME_LEFT, Confirmation
+from untrained.reports.confirmation_result import NO_TIME_LEFT, STOPPED_BY_TIME, Confirmation
 
 WIDE_TERMINAL = 100  # columns; enough for long names
 HEADING_WIDTH = 7
@@ -23,14 +23,16 @@ def show_confirmation(confirmation: Confirmation) -> None:
         console.print(_make_design_table(confirmation, wide=console.width >= WIDE_TERMINAL))
     for entry in confirmation.entries:
         if entry.error:
-            verb = "was skipped" if entry.error == NO_TIME_LEFT else "failed"
+            verb = "failed"
+            if entry.error in (NO_TIME_LEFT, STOPPED_BY_TIME):
+                verb = "was skipped"
             console.print_plain(f"{entry.title} {verb}: {entry.error}")
         elif entry.violation:
             console.print_plain(f"{entry.title} cannot win: {entry.violation}")
     for line in confirmation.sentences:
         console.print_plain(line)
     console.print_plain(f"{confirmation.winner_text}.")
-    console.print_plain(f"the confirmation trainings took {format_duration(confirmation.seconds)}")
+    console.print_plain(f"the contest took {format_duration(confirmation.seconds)}")
 
 
 def _make_design_table(confirmation: Confirmation, wide: bool) -> Table:

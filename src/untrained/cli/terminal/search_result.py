@@ -23,7 +23,7 @@ from untrained.formatting import (
 )
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Standing, collect_columns
-from untrained.runs.reference import describe_consensus, get_confirm_advice
+from untrained.runs.reference import describe_consensus, describe_scale, get_confirm_advice
 from untrained.types import Arch, Failure
 from untrained.workflows.search import SearchResult
 from untrained.workflows.search_stages import SUPERNET_STAGE
@@ -83,7 +83,7 @@ def _show_winner(console: SafeConsole, result: SearchResult) -> None:
     if result.confirmation:
         archs_in_table = [standing.arch for standing in standings[:ROWS_SHOWN]]
         if result.best in archs_in_table:
-            console.print("* the best of the confirmation trainings")
+            console.print("* the best searched network of the contest")
         show_confirmation(result.confirmation)
     console.print_plain(f"best: {result.best}", wrap=False)
     if result.confirmation and result.confirmation.winning_design:
@@ -104,6 +104,7 @@ def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
     has_trained = result.contest is not None or result.confirmation is not None
     advice = get_confirm_advice(has_trained)
     for facts in run.aggregates:
+        console.print_plain(describe_scale(facts))
         console.print_plain(describe_consensus(facts, advice))
     for row in run.limit_results:
         console.print_plain(format_limit(row))

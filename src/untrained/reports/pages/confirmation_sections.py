@@ -34,7 +34,7 @@ def make_confirmation_sections(summary: SearchSummary) -> str:
     if confirmation is None:
         return ""
     head = [("", "Selection")]
-    head += [("num", name) for name in ("Trained", "Mean", "Best", "Failed")]
+    head += [("num", name) for name in ("Trained", "Mean", "Best", "Not trained")]
     head.append(("", "Results"))
     rows = [_make_group_row(group, confirmation.kind) for group in confirmation.groups]
     table = make_table("", head, rows)
@@ -50,7 +50,7 @@ def make_confirmation_sections(summary: SearchSummary) -> str:
     )
     sentences = [make_paragraph(line) for line in confirmation.sentences]
     section = make_section(
-        "Confirmation by training", *sentences, table, winner, make_paragraph(note, "note")
+        "Contest: short trainings", *sentences, table, winner, make_paragraph(note, "note")
     )
     return section + _make_design_section(confirmation)
 
@@ -72,7 +72,7 @@ def _make_design_section(confirmation: Confirmation) -> str:
         f"in {confirmation.kind.loss_title} over the test rows, with its 95 % confidence interval."
     )
     return make_section(
-        "Comparison with hand-designed networks", table, make_paragraph(note, "note")
+        "Contest: comparison with hand-designed networks", table, make_paragraph(note, "note")
     )
 
 
@@ -99,8 +99,12 @@ def _make_group_row(group: TrainedGroup, kind: TaskKind) -> str:
         mean = format_result(fmean(values), kind)
         best = format_result(max(values), kind)
     results = []
-    for value in group.results:
-        results.append("failed" if value is None else format_result(value, kind, unit=False))
+    reasons = group.reasons or ("failed",) * len(group.results)
+    for value, reason in zip(group.results, reasons, strict=True):
+        if value is None:
+            results.append(reason or "failed")
+        else:
+            results.append(format_result(value, kind, unit=False))
     failed_count = len(group.results) - len(values)
     cells = [make_html_cell(f"<b>{escape(group.name)}</b>, {escape(group.about)}", "")]
     for number in (str(len(values)), mean, best, str(failed_count)):

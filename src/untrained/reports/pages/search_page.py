@@ -110,7 +110,9 @@ def _describe_best(summary: SearchSummary) -> str:
             facts.append(f"{formatting.format_quantity(size)} {name}")
     lead = f"Best of {len(archs):,}"
     if index:
-        lead = f"Best of the confirmation trainings, rank {index + 1:,} of {len(archs):,} by score"
+        lead = (
+            f"Best searched network of the contest, rank {index + 1:,} of {len(archs):,} by score"
+        )
     return f"{lead}: {', '.join(facts)}."
 
 
@@ -199,7 +201,7 @@ def _make_later_cost_note(summary: SearchSummary) -> str:
         texts.append(f"The contest took {seconds}.")
     if summary.confirmation:
         seconds = formatting.format_duration(summary.confirmation.seconds)
-        texts.append(f"The confirmation took {seconds}.")
+        texts.append(f"The contest took {seconds}.")
     if summary.training:
         texts.append(f"The training took {formatting.format_duration(summary.training.seconds)}.")
     if not texts:
