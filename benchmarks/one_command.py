@@ -16,9 +16,9 @@ are tested once, on samples that no network of the case was trained on or select
 
 The recipe of a reference on pictures is `photos` with pictures of full size in all steps: shifts, flips,
 further augmentation, cutout, label smoothing, a cosine schedule and averaged weights. That is at least
-what an engineer would take. The command trains most steps on reduced pictures (`small_share` of the
-recipe). A reference "with small pictures", such as "ResNet-12 with small pictures", does so too, and
-shows how much of the difference is the recipe.
+what an engineer would take. If time is short, the command trains most steps on reduced pictures. A
+reference "with small pictures", such as "ResNet-12 with small pictures", does so too, and shows how
+much of the difference is the recipe.
 
 A **variant** is the command with one part switched off, for the sets and limits of `--variant-sets`:
 
@@ -76,7 +76,6 @@ SEEDED_SETS = ("cifar10", "tiny")  # with three seeds
 TRAIN_COUNT = 2000
 TEST_COUNT = 1000
 RATE_SHARE = 0.25  # of the time of a known design, for choosing its learning rate
-REFERENCE_RECIPE = "photos(small_share=0.0)"
 SMALL_PICTURES = " with small pictures"
 COMMAND = "command"
 DESIGNS = ("ResNet-18", "MobileNetV2", "EfficientNet-like", "ResNet-12", "ConvNeXt-like")
@@ -507,7 +506,7 @@ def run_design(task: Task, work: Path, device: str) -> Row:
     from untrained.strategies.limits import ConstrainedSpace
     from untrained.training.adaptation import adapt_recipe
     from untrained.training.recipes import load_recipe
-    from untrained.training.small_pictures import estimate_relative_cost
+    from untrained.training.small_pictures import choose_small_share, estimate_relative_cost
     from untrained.workflows.contest import run_contest
     from untrained.workflows.contest_rounds import RATE_FACTORS
     from untrained.workflows.contest_state import get_weights_path
@@ -532,8 +531,7 @@ def run_design(task: Task, work: Path, device: str) -> Row:
     folder = work / "cases" / make_folder_name(task)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    recipe_text = REFERENCE_RECIPE if task.is_competitor else "photos"
-    recipe = adapt_recipe(load_recipe(recipe_text), source)
+    recipe = adapt_recipe(load_recipe("photos"), source)
     settings = ContestSettings(
         space="convnet",
         data=data,
@@ -553,7 +551,9 @@ def run_design(task: Task, work: Path, device: str) -> Row:
     assert contest is not None
     remaining = seconds - (perf_counter() - start)
     samples = contest.train_samples + contest.val_samples
-    relative_cost = estimate_relative_cost(recipe, device)
+    if not task.is_competitor:
+        recipe = recipe.with_options(small_share=choose_small_share(source.task, device))
+    relative_cost = estimate_relative_cost(recipe.small_share)
     epochs = int(remaining / (relative_cost * estimate_epoch_seconds(contest)))
     epochs = max(1, min(epochs, choose_max_epochs(samples, recipe.batch)))
     final = recipe.with_options(

@@ -53,7 +53,7 @@ def test_options_are_set_from_the_data_and_the_label_repeats_them():
 
 def test_options_of_the_user_are_kept():
     source = make_source(*make_blobs(200))
-    text = "photos(flip=False,crop=0,batch=32,rate=0.3,cutout=1,augment=,small_share=0.5)"
+    text = "photos(flip=False,crop=0,batch=32,rate=0.3,cutout=1,augment=)"
     assert adapt_recipe(load_recipe(text), source) == load_recipe(text)
     own_batch = adapt_recipe(load_recipe("photos(batch=128)"), source)
     assert own_batch.rate == 2 * RECIPES["photos"].rate

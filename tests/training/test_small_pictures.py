@@ -13,9 +13,12 @@ from untrained.training.loop import Training
 from untrained.training.recipes import load_recipe
 from untrained.training.result import TrainingKey
 from untrained.training.small_pictures import (
+    SMALL_SHARE,
     STEP_COST,
     accepts_small_pictures,
+    choose_small_share,
     compute_work,
+    estimate_relative_cost,
     reduce_pictures,
 )
 from untrained.types import Task
@@ -69,7 +72,7 @@ def make_training(model: nn.Module, source: DataSource, options: str) -> Trainin
 
 def test_the_first_steps_see_reduced_pictures_and_the_others_full_ones(load_pictures):
     model = SizeRecorder()
-    training = make_training(model, load_pictures(32), "epochs=4")
+    training = make_training(model, load_pictures(32), "epochs=4,small_share=0.6")
     assert training.run() == "epochs"
     steps = 4 * STEPS_PER_EPOCH
     small_steps = int(0.6 * steps)
@@ -94,20 +97,34 @@ def test_a_resumed_training_continues_with_the_same_sizes(load_pictures, tmp_pat
 @pytest.mark.parametrize("side", [16, 27])
 def test_small_pictures_are_not_reduced_further(load_pictures, side):
     model = SizeRecorder()
-    make_training(model, load_pictures(side), "epochs=1").run()
+    make_training(model, load_pictures(side), "epochs=1,small_share=0.6").run()
     assert set(model.sides) == {side}
 
 
-def test_a_user_can_turn_reduction_off(load_pictures):
+def test_a_training_with_a_number_of_epochs_sees_full_pictures(load_pictures):
     model = SizeRecorder()
-    make_training(model, load_pictures(32), "epochs=1,small_share=0.0").run()
+    make_training(model, load_pictures(32), "epochs=1").run()
     assert set(model.sides) == {32}
+
+
+def test_only_short_trainings_of_pictures_on_a_cpu_reduce_them():
+    pictures = Task("pictures", (3, 28, 40), CLASSES)
+    assert choose_small_share(pictures, "cpu") == SMALL_SHARE
+    assert choose_small_share(pictures, "cuda") == 0
+    assert choose_small_share(Task("pictures", (3, 40, 27), CLASSES), "cpu") == 0
+    assert choose_small_share(Task("rows", (12,), CLASSES), "cpu") == 0
+    assert choose_small_share(Task("angles", (3, 32, 32), 1, "mse"), "cpu") == 0
+
+
+def test_the_relative_cost_is_the_mean_over_all_steps():
+    assert estimate_relative_cost(0.0) == 1
+    assert estimate_relative_cost(0.6) == pytest.approx(compute_work(0, 1000, 0.6) / 1000)
 
 
 def test_networks_for_one_size_are_trained_on_full_pictures(load_pictures):
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, CLASSES))
     assert not accepts_small_pictures(model, torch.zeros(2, 3, 32, 32))
-    training = make_training(model, load_pictures(32), "epochs=1")
+    training = make_training(model, load_pictures(32), "epochs=1,small_share=0.6")
     assert training.small_share == 0
     assert training.run() == "epochs"
 
@@ -130,7 +147,7 @@ def test_the_work_counts_every_step_by_its_size():
 
 def test_epochs_are_left_out_by_the_work_that_remains(load_pictures):
     """There is time for the work of 5 of 10 epochs, which is a longer training than 5 epochs."""
-    training = make_training(SizeRecorder(), load_pictures(32), "epochs=10")
+    training = make_training(SizeRecorder(), load_pictures(32), "epochs=10,small_share=0.6")
     training.step = STEPS_PER_EPOCH
     affordable_work = 5 * STEPS_PER_EPOCH
     training._adjust_epochs(affordable_work, 10)

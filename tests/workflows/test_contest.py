@@ -742,6 +742,28 @@ def test_no_entry_had_beaten_the_winner(source, tmp_path, monkeypatch, seed, int
     assert resumed.winner_number == whole.winner_number
 
 
+def test_a_training_with_little_time_reduces_pictures_and_has_more_epochs(
+    source, tmp_path, monkeypatch
+):
+    """Six tenths of the steps take 25/64 of the time, so an epoch takes 0.634 of it."""
+    fake_trainings(monkeypatch, {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.9, 5: 0.1})
+    entries, archs = make_entries(3)
+    contest = run_contest(entries, archs, make_settings(source, tmp_path))
+    assert contest is not None
+    assert contest.small_share == 0.6
+    RunFolder(tmp_path, SearchConfig("mlp"), "params@1", True, "", search_key=KEY).save()
+    epoch_seconds = estimate_epoch_seconds(contest)
+    short = plan_final_training(tmp_path, 50.5 * epoch_seconds)
+    long = plan_final_training(tmp_path, 110.5 * epoch_seconds)
+    assert short is not None
+    assert long is not None
+    short_recipe = load_recipe(short.recipe)
+    assert short_recipe.small_share == 0.6
+    assert short_recipe.epochs == int(50.5 / (0.4 + 0.6 * 25 / 64))
+    assert load_recipe(long.recipe).small_share == 0
+    assert load_recipe(long.recipe).epochs == 110
+
+
 def test_the_training_of_the_winner_begins_with_its_weights_and_its_rate(
     source, tmp_path, monkeypatch
 ):
@@ -760,6 +782,7 @@ def test_the_training_of_the_winner_begins_with_its_weights_and_its_rate(
         # The file of the weights was not written by the fake trainings.
         assert plan.start is None
     # 1 s per 20 + 60 epochs of 162 samples: 216 samples need the time of 4/3 epochs.
+    replace(contest, small_share=0.0).save(tmp_path)
     epoch_seconds = estimate_epoch_seconds(contest)
     half = plan_final_training(tmp_path, 50.5 * epoch_seconds, "all")
     whole = plan_final_training(tmp_path, 50.5 * epoch_seconds)

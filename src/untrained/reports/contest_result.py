@@ -5,7 +5,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import inf, sqrt
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,12 @@ _OTHER_GROUPS = {
     KNOWN_DESIGNS: "the known designs",
 }
 
+
+# A comparison whose 95 % interval reaches further than this from the difference, in percentage
+# points, says nothing.
+MAX_HALF_WIDTH = 20.0
+# The networks that were selected by score after better ones were passed over.
+_FAST_ENOUGH = "among those fast enough to train"
 
 # The errors of entries that were not trained. Run folders contain these texts.
 TOO_SLOW = "too slow to train in the available time"
@@ -193,6 +199,8 @@ class Contest:
         label: Name of the label of a regression; may be empty.
         constant_rmse: For a regression, the RMSE of always predicting the mean label of the
             training part on the validation samples; else None.
+        small_share: Share of the steps that see reduced pictures in the training of the winner, if
+            the time for it is short.
     """
 
     winner: str
@@ -212,6 +220,7 @@ class Contest:
     task: str = CLASSIFICATION.name
     label: str = ""
     constant_rmse: float | None = None
+    small_share: float = 0.0
 
     @property
     def kind(self) -> TaskKind:
@@ -238,6 +247,31 @@ class Contest:
         """Number of networks that took part. One that entered with several rates counts once."""
         return len({entry.arch for entry in self.entries if not entry.is_left_out})
 
+    @property
+    def count_text(self) -> str:
+        """How many networks took part and were left out: "4 networks (3 others were left out)"."""
+        text = format_count(self.network_count, "network")
+        left_out = len({entry.arch for entry in self.entries if entry.is_left_out})
+        if left_out == 1:
+            return f"{text} (1 other was left out)"
+        if left_out:
+            return f"{text} ({left_out} others were left out)"
+        return text
+
+    def describe_selection(self, entry: ContestEntry) -> str:
+        """Return how an entry was selected, such as "largest" or "best by consensus".
+
+        If networks with higher scores were passed over, "best" is qualified.
+        """
+        if not self.passed_over or entry.is_left_out:
+            return entry.selection_text
+        texts = []
+        for selection in entry.selections:
+            if selection.startswith(BEST_PREFIX):
+                selection = f"{selection} {_FAST_ENOUGH}"
+            texts.append(selection)
+        return replace(entry, selections=tuple(texts)).selection_text
+
     def compute_margin(self, entry: ContestEntry) -> float | None:
         """Return the half-width of the 95 % interval of an entry's result; None without one."""
         result = entry.last_round
@@ -255,7 +289,11 @@ class Contest:
         if result is None or margin is None:
             if entry.is_left_out:
                 return "left out"
-            return "failed"
+            if entry.error:
+                return "failed"
+            if self.end_reason == "interrupted":
+                return "not trained (interrupted)"
+            return "not trained"
         if result.accuracy is None:
             return f"{result.rmse:.4g} \u00b1 {margin:.2g}"
         return f"{100 * result.accuracy:.1f} \u00b1 {100 * margin:.1f} %"
@@ -264,7 +302,7 @@ class Contest:
     def verdict(self) -> str:
         """Which network wins, its result, and how certain the choice is."""
         entry = self.winning_entry
-        text = f"Network {entry.number} wins: {entry.selection_text}. "
+        text = f"Network {entry.number} wins: {self.describe_selection(entry)}. "
         if self.kind == REGRESSION:
             text += (
                 f"Its RMSE on {self.val_samples:,} validation samples is "
@@ -412,6 +450,7 @@ def _compare_with_others(
     proxy = group.name.removeprefix(BEST_PREFIX)
     equal_texts = []
     unclear_texts = []
+    too_short_texts = []
     comparisons = []
     for other_name, other_text in _OTHER_GROUPS.items():
         other = groups.get(other_name)
@@ -422,6 +461,8 @@ def _compare_with_others(
             equal_texts.append(other_text)
         elif contrast.low is None or contrast.high is None:
             unclear_texts.append(other_text)
+        elif contrast.high - contrast.low > 2 * MAX_HALF_WIDTH:
+            too_short_texts.append(other_text)
         else:
             comparisons.append(_compare_in_words(contrast, proxy, other_text, kind))
     sentences = []
@@ -431,6 +472,11 @@ def _compare_with_others(
         sentences.append(
             f"Too few trainings to compare the networks selected by {proxy} with "
             f"{join_words(unclear_texts)}."
+        )
+    if too_short_texts:
+        sentences.append(
+            f"The contest was too short to compare the networks selected by {proxy} with "
+            f"{join_words(too_short_texts)}."
         )
     return sentences + comparisons
 
@@ -488,6 +534,8 @@ def _check_contest(contest: Contest) -> None:
         raise ValueError(f"its task is {contest.task!r}")
     if not isinstance(contest.label, str):
         raise TypeError(f"its label is {contest.label!r}")
+    if not 0 <= contest.small_share < 1:
+        raise ValueError(f"small_share is {contest.small_share}")
     if not 0 <= (contest.constant_rmse or 0.0) < inf:
         raise ValueError(f"constant_rmse is {contest.constant_rmse}")
     for entry in contest.entries:

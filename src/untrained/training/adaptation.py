@@ -5,7 +5,6 @@ from untrained.data.mirror import may_be_mirrored
 from untrained.data.parts import TRAIN, ArrayPart, ImagePart
 from untrained.data.pictures.card import propose_batch_size
 from untrained.training.recipes import RECIPES, Recipe
-from untrained.training.small_pictures import MIN_SIDE
 from untrained.types import REGRESSION
 
 # Largest shift of an image and side of the square that is cut out, as shares of the shorter side.
@@ -21,11 +20,11 @@ MAX_TABLE_BATCH = 512
 
 
 def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
-    """Set the options in `recipe.from_data`: epochs, batch, rate, crop, flip, cutout, augment, ...
+    """Set the options in `recipe.from_data`: epochs, batch, rate, crop, flip, cutout, augment.
 
-    - For pictures, batch, rate, crop, flip, cutout and small_share are set. For other arrays of the
-      shape (channels, height, width), batch and rate are set; for tables and all other arrays,
-      epochs and batch. Options that the user has set are kept.
+    - For pictures, batch, rate, crop, flip and cutout are set. For other arrays of the shape
+      (channels, height, width), batch and rate are set; for tables and all other arrays, epochs and
+      batch. Options that the user has set are kept.
     - A regression has no label smoothing, which is defined for class probabilities. If the recipe
       lets the data decide, its pictures get no cutout and no change of shape or colours, because
       the label may be a size, an angle or a brightness.
@@ -46,7 +45,6 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
         return recipe
     values: dict[str, object] = {name: recipe.options[name] for name in recipe.from_data}
     part = source.parts[TRAIN]
-    side = 0
     if isinstance(part, ImagePart):
         _, height, width, _ = part.images.shape
         side = min(height, width)
@@ -67,14 +65,12 @@ def adapt_recipe(recipe: Recipe, source: DataSource) -> Recipe:
             values["epochs"] = _propose_table_epochs(len(part))
         if "batch" in values:
             values["batch"] = _propose_table_batch(len(part))
-    if "small_share" in values and (not isinstance(part, ImagePart) or side < MIN_SIDE):
-        values["small_share"] = 0.0
     return recipe.with_options(**values)
 
 
 def _turn_off_distortions(values: dict[str, object]) -> dict[str, object]:
     """Return values without augmentation for those options that change the content of pictures."""
-    neutral_values: dict[str, object] = {"cutout": 0, "augment": "", "small_share": 0.0}
+    neutral_values: dict[str, object] = {"cutout": 0, "augment": ""}
     return {name: value for name, value in neutral_values.items() if name in values}
 
 

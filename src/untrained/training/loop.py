@@ -42,10 +42,10 @@ from untrained.training.network import (
 from untrained.training.recipes import Recipe
 from untrained.training.result import TrainingKey
 from untrained.training.small_pictures import (
+    MIN_SIDE,
     accepts_small_pictures,
     compute_work,
     count_small_steps,
-    get_small_share,
     reduce_pictures,
 )
 from untrained.types import Batch
@@ -107,9 +107,6 @@ class Training:
             keep_freed_memory()
         sample = source.batch(2, seed).to(self.device)
         check_network_fits(model, sample, self.task)
-        self.small_share = get_small_share(recipe, self.device)
-        if self.small_share and not self._accepts_small_pictures(sample):
-            self.small_share = 0.0
         self.memory_format = choose_memory_format(model, sample)
         model.to(memory_format=self.memory_format)  # type: ignore[call-overload]
         self.train_loader = BatchLoader.open(parts[TRAIN], self.task, recipe, self.device, seed)
@@ -123,6 +120,9 @@ class Training:
         if recipe.average:
             self.weight_average = WeightAverage(model, recipe.average)
         self.drop_path = DropPathSchedule(model)
+        self.small_share = recipe.small_share
+        if recipe.small_share and not self._accepts_small_pictures(sample):
+            self.small_share = 0.0
         self.gradient_function: GradientFunction = self.compute_gradients
         if self._can_replay_steps():
             self.gradient_function = ReplayedGradients(self.compute_gradients, self.device)
@@ -288,8 +288,14 @@ class Training:
         return loss.detach()
 
     def _accepts_small_pictures(self, sample: Batch) -> bool:
-        """Return whether the samples are pictures and the network accepts reduced ones."""
-        return sample.inputs.ndim == 4 and accepts_small_pictures(self.model, sample.inputs)
+        """Return whether steps can use reduced pictures.
+
+        The samples must be pictures of a sufficient size, and the network must accept smaller ones.
+        A GPU that replays recorded steps needs inputs of one size.
+        """
+        if sample.inputs.ndim != 4 or min(sample.inputs.shape[2:]) < MIN_SIDE:
+            return False
+        return not self._can_replay_steps() and accepts_small_pictures(self.model, sample.inputs)
 
     def _can_replay_steps(self) -> bool:
         """Return whether steps can be replayed from a CUDA graph (`cuda_graph.py`).

@@ -55,7 +55,7 @@ class Recipe:
         augment: Further augmentation: "trivial" for one random change of shape or colours per image
             (`trivial_augment.py`); empty for none.
         small_share: Share of the steps, from the first one, that train on reduced pictures
-            (`small_pictures.py`) on a CPU; 0 for none.
+            (`small_pictures.py`); 0 for none.
         mixup: Alpha of the Beta distribution of mixup; 0 for none.
         auxiliary: Weight of the loss of an auxiliary tower, if the network has one.
         growing_drop_path: Whether the drop-path rate grows from zero to the rate of the network.
@@ -292,14 +292,11 @@ def photos() -> Recipe:
         decay=2e-3,
         smoothing=0.1,
         augment="trivial",
-        # In the same time, more steps on smaller pictures lead to better networks
-        # (docs/results/one-command.md).
-        small_share=0.6,
         average=0.995,
         decay_all=False,
         bf16=True,
         graphs=True,
-        from_data=("batch", "rate", "crop", "flip", "cutout", "augment", "small_share"),
+        from_data=("batch", "rate", "crop", "flip", "cutout", "augment"),
     )
 
 

@@ -1,8 +1,9 @@
-"""Train on reduced pictures first (progressive resizing), which takes less time per step.
+"""Train on reduced pictures first (progressive resizing), so that more steps fit into the time.
 
-With the side of the pictures, the time of a step of a convolutional network falls with its square,
-so that more steps fit into the same time. The last steps see pictures of full size, which is the
-size that the network will be used with. docs/results/one-command.md has measurements.
+The time of a step of a convolutional network falls with the square of the side of the pictures. The
+last steps see pictures of full size, the size that the network will be used with. In the same
+number of epochs, networks become worse; in the same time they become better if there is only time
+for few epochs (docs/results/one-command.md).
 """
 
 from collections.abc import Callable
@@ -14,13 +15,16 @@ from torch.nn import functional as F
 from untrained.engine.failures import catch_failure
 from untrained.probe.guard import random_state
 from untrained.probe.passes import read_logits
-from untrained.training.recipes import Recipe
-from untrained.types import Failure
+from untrained.types import REGRESSION, Failure, Task
 
 # Side of a reduced picture, as a share of the full side.
 SCALE = 5 / 8
 # Pictures with a shorter side are not reduced, because too little would be left of them.
 MIN_SIDE = 28
+# Share of the steps that see reduced pictures, if the time is short.
+SMALL_SHARE = 0.6
+# The time is short if it suffices for fewer epochs on pictures of full size.
+SHORT_TRAINING_EPOCHS = 100
 # Time of a step on reduced pictures divided by the time of one on full pictures.
 STEP_COST = SCALE**2
 
@@ -61,20 +65,26 @@ def _run_without_traces(model: nn.Module, check: Callable[[], bool]) -> bool:
     return result
 
 
-def get_small_share(recipe: Recipe, device: str) -> float:
-    """Return the share of the steps that see reduced pictures on a device.
+def choose_small_share(task: Task, device: str) -> float:
+    """Return which share of the steps of a short training should see reduced pictures.
 
     On a GPU it is 0, because the time of a step of a small network hardly depends on the size of the
-    pictures there.
+    pictures there. It is also 0 if there is nothing to reduce, and for a regression, because the
+    label may be a size.
     """
-    if torch.device(device).type != "cpu":
+    has_pictures = len(task.input_shape) == 3 and min(task.input_shape[1:]) >= MIN_SIDE
+    if torch.device(device).type != "cpu" or not has_pictures or task.kind == REGRESSION:
         return 0.0
-    return recipe.small_share
+    return SMALL_SHARE
 
 
-def estimate_relative_cost(recipe: Recipe, device: str) -> float:
-    """Return the mean time of a step, divided by that of a step on full pictures."""
-    return 1 - (1 - STEP_COST) * get_small_share(recipe, device)
+def estimate_relative_cost(share: float) -> float:
+    """Return the mean time of a step, divided by that of a step on full pictures.
+
+    Args:
+        share: Share of the steps that see reduced pictures.
+    """
+    return 1 - (1 - STEP_COST) * share
 
 
 def count_small_steps(share: float, total_steps: int) -> int:

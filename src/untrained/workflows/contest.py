@@ -49,6 +49,7 @@ from untrained.training.loop import Training
 from untrained.training.memory import release_freed_memory
 from untrained.training.norm_statistics import measure_norm_statistics
 from untrained.training.regression_metrics import RegressionMetrics
+from untrained.training.small_pictures import choose_small_share
 from untrained.types import REGRESSION, Arch, Failure
 from untrained.workflows.contest_entrants import StepTimer, Substitutes, choose_entrants
 from untrained.workflows.contest_rounds import (
@@ -217,6 +218,7 @@ class RunningContest:
             task=settings.source.task.kind.name,
             label=settings.source.task.target_name,
             constant_rmse=self._compute_constant_rmse(),
+            small_share=choose_small_share(settings.source.task, settings.compute.device),
         )
         contest.save(settings.folder)
         # An interrupted contest needs all weights when it is resumed.
@@ -452,10 +454,7 @@ class RunningContest:
             path = get_weights_path(settings.folder, number)
             load_weights(network, load_tensors(path), path)
         warm_up = min(settings.recipe.warm_up, epochs / 10)
-        # All steps are equally long, so that the time per step predicts the time of every training.
-        recipe = settings.recipe.with_options(
-            epochs=epochs, rate=entry.rate, warm_up=warm_up, small_share=0.0
-        )
+        recipe = settings.recipe.with_options(epochs=epochs, rate=entry.rate, warm_up=warm_up)
         rows = torch.arange(samples)
         parts = {TRAIN: select_samples(self._parts[TRAIN], rows), VAL: self._parts[VAL]}
         # Another seed per round, so that an entry does not see the same augmented images twice.

@@ -29,7 +29,7 @@ from untrained.training.cuda_graph import WARM_UP_STEPS
 from untrained.training.distributed import make_training_process
 from untrained.training.loop import Training
 from untrained.training.recipes import Recipe
-from untrained.training.small_pictures import estimate_relative_cost
+from untrained.training.small_pictures import choose_small_share, estimate_relative_cost
 from untrained.types import Arch
 from untrained.workflows.network_spec import load_network_spec
 from untrained.workflows.training_setup import TrainingSetup
@@ -73,8 +73,8 @@ class ContestSettings:
 
     @property
     def relative_cost(self) -> float:
-        """Mean time of a step of the final training, divided by that of a step of the contest."""
-        return estimate_relative_cost(self.recipe, self.compute.device)
+        """Mean time of a step of a short final training, relative to a step of the contest."""
+        return estimate_relative_cost(choose_small_share(self.source.task, self.compute.device))
 
     def compute_fingerprint(self, parts: Mapping[str, Part]) -> str:
         """Return a text that differs if the results of an earlier contest cannot be reused."""
@@ -140,7 +140,7 @@ def measure_step_seconds(
     training = Training(
         network,
         settings.source,
-        settings.recipe.with_options(small_share=0.0),
+        settings.recipe,
         parts,
         process,
         settings.seed,

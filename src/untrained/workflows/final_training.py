@@ -10,7 +10,10 @@ from untrained.training.checkpoint import fingerprint_weights
 from untrained.training.folder import read_training_key
 from untrained.training.recipes import format_recipe, load_recipe
 from untrained.training.result import TrainingKey
-from untrained.training.small_pictures import estimate_relative_cost
+from untrained.training.small_pictures import (
+    SHORT_TRAINING_EPOCHS,
+    estimate_relative_cost,
+)
 from untrained.workflows.contest_state import get_weights_path
 
 # Longest training in epochs; small networks gain nothing from more. With few samples, an epoch has
@@ -53,8 +56,7 @@ def plan_final_training(
     Returns:
         The plan, or None if the run has no contest.
     """
-    run = RunFolder.read(folder)
-    contest = Contest.read(run)
+    contest = Contest.read(RunFolder.read(folder))
     if contest is None:
         return None
     weights_path = get_weights_path(folder, contest.winner_number)
@@ -75,8 +77,12 @@ def plan_final_training(
         if refit == "all":
             # There are two trainings, and the second one has more samples.
             seconds = seconds / 2
-        relative_cost = estimate_relative_cost(recipe, run.config.compute.device)
-        epochs = int(seconds / (relative_cost * estimate_epoch_seconds(contest)))
+        epoch_seconds = estimate_epoch_seconds(contest)
+        if seconds < SHORT_TRAINING_EPOCHS * epoch_seconds:
+            # Most steps see reduced pictures, so that there is time for more epochs.
+            recipe = recipe.with_options(small_share=contest.small_share)
+            epoch_seconds *= estimate_relative_cost(contest.small_share)
+        epochs = int(seconds / epoch_seconds)
         samples = contest.train_samples + contest.val_samples
         epochs = max(1, min(epochs, choose_max_epochs(samples, recipe.batch)))
         # A short training must not spend most of its epochs on the warm-up.

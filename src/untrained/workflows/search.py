@@ -586,7 +586,7 @@ def _limit_network_size(
                 entries, size.samples, size.step_seconds, settings.recipe.batch
             )
             durations[TRAINING] = estimate_longest_training(
-                size.samples, settings.relative_cost * size.step_seconds, settings.recipe.batch
+                size.samples, size.step_seconds, settings.recipe.batch
             )
     if run.training_time_limit is not None:
         setup.limits.limit_training_time(run.training_time_limit)
