@@ -2,7 +2,7 @@
 
     untrained data import nasbench201 PATH
     python benchmarks/consensus_weights.py
-    python benchmarks/consensus_weights.py --families convnet,vit   # needs no imported table
+    python benchmarks/consensus_weights.py --families chain,convnet,vit   # needs no imported table
 
 Without `--families` it needs the tables nasbench201, nasbench101, nasbench301, darts1000, transnas and
 accel_nasbench. The scores are those of docs/results/data/scores, one parquet file per family, made by
@@ -27,7 +27,7 @@ The script prints, in this order:
   members again hardly changes it ("told apart") and if it does. The Python code after the table belongs
   in `src/untrained/runs/benchmark_families.py`.
 
-With `--families`, it prints only the first two.
+With `--families`, it prints only the first two. The family `chain` is made by `chain_tables.py`.
 
 All intervals are 95 % intervals from a bootstrap over networks, the same resamples for all columns.
 """
@@ -46,7 +46,8 @@ from scipy.stats import norm, rankdata
 from untrained.benchmarks import open_table
 from untrained.proxies.consensus import ANCHORS, MEMBERS, REFERENCE_SIZE, SIZE_MEMBERS, Consensus
 
-SCORES = Path(__file__).parent.parent / "docs" / "results" / "data" / "scores"
+DATA = Path(__file__).parent.parent / "docs" / "results" / "data"
+SCORES = DATA / "scores"
 NEAR = "near(width=128,samples=16)"
 NASWOT = "naswot(samples=16)"
 # Compared with the members and their combinations.
@@ -67,8 +68,8 @@ OTHERS = (
 )
 # Proxies that are tried as an additional member.
 ADDED = ("zico", "dextr", "near", "zen", "jacob_cov", "vkdnw(variant=single)", "wrcor")
-# Benchmark and metrics of each family.
-TRUTHS = {
+# Benchmark or CSV file, and metrics, of each family.
+TRUTHS: dict[str, tuple[str | Path, tuple[str, ...]]] = {
     "nb201": (
         "nasbench201",
         ("cifar10_test_200", "cifar100_test_200", "ImageNet16-120_test_200"),
@@ -78,6 +79,7 @@ TRUTHS = {
     "darts": ("darts1000", ("cifar10_val_200",)),
     "transnas": ("transnas", ("class_scene_val", "class_object_val", "jigsaw_val")),
     "accel": ("accel_nasbench", ("imagenet_val",)),
+    "chain": (DATA / "chains" / "residual_chain.csv", ("accuracy",)),
     "convnet": ("convnet", ("cifar10_val_10",)),
     "vit": ("vit", ("cifar10_val_10",)),
 }
@@ -88,6 +90,7 @@ NAMES = {
     "darts": "DARTS-1000",
     "transnas": "TransNAS-Bench-101",
     "accel": "Accel-NASBench",
+    "chain": "chains of residual blocks",
     "convnet": "the table convnet",
     "vit": "the table vit",
 }
@@ -97,7 +100,7 @@ MAX_Z_SCORE = 3.0
 # Number of classes of networks with about the same FLOPs.
 SIZE_BINS = 10
 DEFAULT = "consensus"
-DEFAULT_WEIGHTS = "anchors flops, near"
+DEFAULT_WEIGHTS = "anchors flops, meco"
 
 Floats = NDArray[np.float64]
 
@@ -167,7 +170,7 @@ def weigh_at_equal_size(*anchors: str) -> Weights:
 
     The size members keep the weight that they have by default.
     """
-    weigh_sizes = weigh_by_anchors("flops", NEAR)
+    weigh_sizes = weigh_by_anchors(*ANCHORS)
 
     def weigh(agreement: Agreement) -> dict[str, float]:
         others = [name for name in agreement.plain if name not in SIZE_MEMBERS]
@@ -231,10 +234,12 @@ BASIC_SCHEMES: dict[str, Weights] = {
     "anchor near": weigh_by_anchors(NEAR),
     "anchor meco": weigh_by_anchors("meco_opt"),
     DEFAULT_WEIGHTS: weigh_by_anchors(*ANCHORS),
-    "anchors flops, near, squared": weigh_by_anchors(*ANCHORS, power=2),
-    "anchors flops, near, meco": weigh_by_anchors(*ANCHORS, "meco_opt"),
-    "anchors flops, params, near": weigh_by_anchors("params", *ANCHORS),
-    "anchors flops, naswot, near": weigh_by_anchors(NASWOT, *ANCHORS),
+    "anchors flops, meco, squared": weigh_by_anchors(*ANCHORS, power=2),
+    "anchors flops, meco, cubed": weigh_by_anchors(*ANCHORS, power=3),
+    "anchors flops, near": weigh_by_anchors("flops", NEAR),
+    "anchors flops, near, meco": weigh_by_anchors("flops", NEAR, "meco_opt"),
+    "anchors flops, naswot, meco": weigh_by_anchors("flops", NASWOT, "meco_opt"),
+    "anchors flops, params, near": weigh_by_anchors("flops", "params", NEAR),
     "rank-one fit": weigh_by_rank_one_fit,
     "first component": weigh_by_first_component,
     "equal size: near": weigh_at_equal_size(NEAR),
@@ -245,6 +250,7 @@ BASIC_SCHEMES: dict[str, Weights] = {
 }
 # Schemes that are also tried with `share_among_duplicates`.
 SCHEMES_TO_SHARE = ("equal", DEFAULT_WEIGHTS, "rank-one fit")
+OWN_FAMILIES = ("chain", "convnet", "vit")
 
 
 def list_schemes() -> dict[str, Weights]:
@@ -344,9 +350,12 @@ class Family:
             index="arch", columns="proxy", values="value"
         )
         benchmark, metrics = TRUTHS[name]
-        table = open_table(benchmark, data_root)
-        accuracies = {metric: table.read_column(table.find_metric(metric)) for metric in metrics}
-        truths = pd.DataFrame(accuracies, index=list(table.list_archs()))
+        if isinstance(benchmark, Path):
+            truths = pd.read_csv(benchmark, index_col="arch")[list(metrics)]
+        else:
+            table = open_table(benchmark, data_root)
+            columns = {metric: table.read_column(table.find_metric(metric)) for metric in metrics}
+            truths = pd.DataFrame(columns, index=list(table.list_archs()))
         # The size members score every network, so no network is missing in the matrix.
         self.scores = matrix.reindex(columns=[*MEMBERS, *OTHERS])
         percentiles = compute_percentiles(self.scores, self.scores)
@@ -527,7 +536,7 @@ def print_goals(comparison: Comparison) -> None:
         cells.append(f"{means[DEFAULT] - means[other]:+.3f} {interval}")
         cells.append(resample_families(list(values[DEFAULT] - values[other])))
         print(f"| `{other}` | {' | '.join(cells)} |")
-    published = [name for name in values.index if name not in ("convnet", "vit")]
+    published = [name for name in values.index if name not in OWN_FAMILIES]
     published_means = values.loc[published].mean()
     best_published = str(published_means.drop([DEFAULT]).idxmax())
     print(f"\nBest single proxy by the mean over all families: {best_single}.")
@@ -802,7 +811,7 @@ def main() -> None:
     parser.add_argument("--data-root", type=Path, help="Where the tables are.")
     parser.add_argument("--repeats", type=int, default=10, help="Reference samples per size.")
     parser.add_argument(
-        "--families", help="Compare the proxies on these families only: convnet,vit."
+        "--families", help="Compare the proxies on these families only: chain,convnet,vit."
     )
     options = parser.parse_args()
     names = list(TRUTHS)
