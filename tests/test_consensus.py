@@ -13,7 +13,7 @@ from untrained.proxies import load_proxy
 from untrained.proxies.base import list_members
 from untrained.proxies.consensus import MEMBERS, MIN_REFERENCE, Consensus, PercentileScale
 from untrained.runs.aggregates import compute_aggregates
-from untrained.runs.reference import FittedAggregate, describe_consensus
+from untrained.runs.reference import FittedAggregate, describe_consensus, describe_scale
 from untrained.types import Arch, Failure, Record, ScoreRequest, Task
 
 TASK = Task("noise", (3, 8, 8), 10)
@@ -358,7 +358,7 @@ def test_the_description_says_how_far_members_agree():
     }
     # NAS-Bench-101, TransNAS-Bench-101 and the table convnet have 0.76, 0.75 and 0.69.
     assert describe_consensus(facts) == (
-        "The 2 proxies of consensus have a mean rank correlation of 0.71 with each other. "
+        "The 2 of the 3 proxies of consensus have a mean rank correlation of 0.71 with each other. "
         "The size of the networks explains 83 % of the combined ranking. "
         "On benchmarks with a similar agreement (NAS-Bench-101, TransNAS-Bench-101 and the table "
         "convnet), the consensus has a rank correlation with accuracy of 0.66 to 0.83; FLOPs alone "
@@ -381,13 +381,23 @@ def test_the_description_says_how_far_members_agree():
     assert "similar agreement" not in describe_consensus({**facts, "label": "mine"})
     other_advice = describe_consensus({**facts, "agreement": 0.2}, "train two")
     assert "which is low: train two." in other_advice
+    few_own_networks = describe_consensus({**facts, "reference_size": 12}, is_sample_of_space=False)
+    assert "mean rank correlation of 0.71" in few_own_networks
     alone = {**facts, "agreement": None, "explained_by_size": None, "left_out": {}}
     assert describe_consensus(alone) == ""
 
 
+def test_the_scale_of_the_scores_is_described():
+    assert describe_scale({"label": "consensus", "reference_size": 64}) == (
+        "A score of consensus is a geometric mean of percentiles among the 64 random reference "
+        "networks, one percentile per proxy: an average network has about 0.5, and networks that "
+        "must be small, for example to be trained in the available time, can all be below."
+    )
+
+
 @pytest.mark.parametrize(
     ("count", "start"),
-    [(1, "1 reference network is"), (9, "9 reference networks are"), (10, None)],
+    [(1, "1 reference network is"), (31, "31 reference networks are"), (32, None)],
 )
 def test_few_reference_networks_do_not_show_how_far_members_agree(count, start):
     facts = {

@@ -39,6 +39,7 @@ class Progress:
             that are measured at the end, such as latency, are not considered yet.
         is_percentage: Whether the units are per cent, so that `total` is 100.
         remark: What the user should know before the next stage; usually empty.
+        end_reason: Why the stage has ended before `total`, such as "time"; empty while it runs.
     """
 
     stage: str
@@ -51,6 +52,7 @@ class Progress:
     best: BestSoFar | None = None
     is_percentage: bool = False
     remark: str = ""
+    end_reason: str = ""
 
 
 ProgressCallback = Callable[[Progress], None]

@@ -206,6 +206,32 @@ def test_the_lines_of_a_log_file_are_repeated_by_a_thread(monkeypatch):
     assert len(out.getvalue()) == length
 
 
+def test_a_stage_that_is_cut_short_ends_in_a_log_file():
+    out = StringIO()
+    log = ProgressLog(Console(file=out, force_terminal=False))
+    log.write("sample", "0 of 64", 0.0)
+    log.write("sample", "10 of 64 (time)", 1.0, is_last=True)
+    log.repeat(100.0)
+    assert out.getvalue().splitlines() == ["sample: 0 of 64", "sample: 10 of 64 (time)"]
+
+
+def test_the_bar_of_a_stage_that_is_cut_short_ends(capsys):
+    with progress_bar.show_progress(quiet=False) as on_progress:
+        on_progress(Progress("sample", 0, 64))
+        on_progress(Progress("sample", 10, 64, end_reason="time"))
+        on_progress(Progress("sample", 10, 64, end_reason="time", remark="They agree."))
+        on_progress(Progress("scoring", 3, None))
+        on_progress(Progress("scoring", 4, None, end_reason="stable"))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["sample: 0 of 64", "sample: 10 of 64 (time)"]
+    assert lines[2] == "They agree."
+    bars = "\n".join(lines[-2:])
+    assert "10 of 64 (time)" in bars
+    assert "4 (stable)" in bars
+    # Neither stage has a remaining time.
+    assert bars.count("-:--:--") + bars.count("left 0:00:00") == 2
+
+
 def test_the_progress_of_a_contest_is_in_per_cent(capsys):
     with progress_bar.show_progress(quiet=False) as on_progress:
         on_progress(Progress("contest", 5, 100, is_percentage=True))

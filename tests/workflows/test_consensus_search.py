@@ -158,10 +158,20 @@ def test_more_seeds_share_one_reference_sample(tmp_path):
 
 def test_the_reference_sample_takes_at_most_half_of_the_time(tmp_path):
     """A reference that is cut short still gives scores."""
-    result = search(tmp_path / "run", budget=None, time="0.2s")
+    events = []
+    result = search(tmp_path / "run", budget=None, time="0.2s", on_progress=events.append)
     assert result.run.end_reason == "time"
     (learnt,) = result.run.aggregates
-    assert 1 <= learnt["reference_size"] < REFERENCE_SIZE
+    size = learnt["reference_size"]
+    assert 1 <= size < REFERENCE_SIZE
+    (remark,) = [event.remark for event in events if event.remark]
+    assert remark.startswith(
+        "The time was too short for the whole reference sample: "
+        f"{size} of {REFERENCE_SIZE} networks were scored."
+    )
+    # Both stages were cut short.
+    endings = {event.stage: event.end_reason for event in events if event.end_reason}
+    assert endings == {"scoring the reference sample": "time", "scoring": "time"}
     assert result.ranking.standings or result.ranking.failed
 
 

@@ -70,6 +70,7 @@ class ConsensusSummary:
     reference_size: int  # networks
     weights: tuple[tuple[str, float], ...]  # of the members, highest first
     left_out: tuple[tuple[str, str], ...]  # other members, and the reason
+    scale: str = ""  # what a score means, in a sentence
 
 
 class TradeoffPoint(NamedTuple):

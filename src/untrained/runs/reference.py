@@ -25,6 +25,8 @@ from untrained.types import Arch, Failure, Record
 LOW_AGREEMENT = 0.5
 # Rank correlations of fewer networks than this say nothing about how far the members agree.
 MIN_COMPARED_NETWORKS = 10
+# A smaller reference sample, which the time cut short, is not compared with those of benchmarks.
+MIN_REFERENCE_NETWORKS = 32
 CONSENSUS = "consensus"
 CONFIRM_ADVICE = "check the ranking with --confirm"
 
@@ -160,6 +162,20 @@ def get_confirm_advice(has_trained: bool) -> str:
     return CONFIRM_ADVICE
 
 
+def describe_scale(facts: Mapping[str, Any]) -> str:
+    """Describe in a sentence what a score of a consensus means.
+
+    Args:
+        facts: The result of `FittedAggregate.describe`.
+    """
+    return (
+        f"A score of {facts['label']} is a geometric mean of percentiles among the "
+        f"{facts['reference_size']} random reference networks, one percentile per proxy: an "
+        "average network has about 0.5, and networks that must be small, for example to be trained "
+        "in the available time, can all be below."
+    )
+
+
 def describe_consensus(
     facts: Mapping[str, Any],
     advice: str = CONFIRM_ADVICE,
@@ -173,17 +189,21 @@ def describe_consensus(
         is_sample_of_space: Whether the reference networks are a random sample of a space. Then the
             benchmarks with a similar agreement are named.
     """
-    member_count = len(facts["weights"])
+    members = f"{len(facts['weights'])} proxies"
+    if facts["left_out"]:
+        total = len(facts["weights"]) + len(facts["left_out"])
+        members = f"{len(facts['weights'])} of the {total} proxies"
     sentences = []
     agreement = facts["agreement"]
     explained_by_size = facts["explained_by_size"]
     network_count = facts["reference_size"]
-    if agreement is not None and network_count < MIN_COMPARED_NETWORKS:
+    least_networks = MIN_REFERENCE_NETWORKS if is_sample_of_space else MIN_COMPARED_NETWORKS
+    if agreement is not None and network_count < least_networks:
         noun = "reference network" if is_sample_of_space else "network"
         verb = "is" if network_count == 1 else "are"
         sentences.append(
             f"{format_count(network_count, noun)} {verb} too few to tell how far the "
-            f"{member_count} proxies of {facts['label']} agree."
+            f"{members} of {facts['label']} agree."
         )
         # Numbers of so few networks are not shown.
         agreement = None
@@ -195,7 +215,7 @@ def describe_consensus(
             if advice:
                 comparison += f": {advice}"
         sentences.append(
-            f"The {member_count} proxies of {facts['label']} have a mean rank correlation of "
+            f"The {members} of {facts['label']} have a mean rank correlation of "
             f"{agreement:.2f} with each other{comparison}."
         )
     if explained_by_size is not None:

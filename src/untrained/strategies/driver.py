@@ -58,7 +58,8 @@ def run_strategy(
         evaluate: Scores them.
         budget: When to stop.
         fitness: Reads the score of an architecture.
-        on_progress: Called after each architecture, and once before the first.
+        on_progress: Called after each architecture, once before the first, and once more if the
+            stage ends before its total.
         ask_size: Number of architectures per `ask`, unless the strategy sets its own `ask_size`.
         stage: Name of the stage in progress events.
         limit_sampling_time: Called before each `ask` with the seconds that it may take, if the time
@@ -108,4 +109,8 @@ def run_strategy(
     except KeyboardInterrupt:
         result.end_reason = "interrupted"
     result.seconds = perf_counter() - start
+    is_cut_short = budget.total is None or tracker.done < budget.total
+    # After Ctrl-C the command ends anyway.
+    if on_progress and is_cut_short and result.end_reason != "interrupted":
+        on_progress(Progress(stage, tracker.done, budget.total, end_reason=result.end_reason))
     return result

@@ -133,6 +133,9 @@ class LiveReport:
             self._phases = phases
         else:
             clock.latest = progress
+        if progress.end_reason:
+            phases_clock = self._phases[progress.stage]
+            phases_clock.end = phases_clock.end or now
         if self._on_progress is not None:
             self._on_progress(progress)
 

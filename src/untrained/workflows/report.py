@@ -32,7 +32,7 @@ from untrained.reports.search_summary import (
 )
 from untrained.runs.folder import RUN_FILE, RunFolder
 from untrained.runs.ranking import Ranking, collect_columns, compute_fitnesses
-from untrained.runs.reference import describe_consensus, get_confirm_advice
+from untrained.runs.reference import describe_consensus, describe_scale, get_confirm_advice
 from untrained.runs.session import SESSION_FILE, Session, read_session
 from untrained.runs.trace import read_prediction, read_trace
 from untrained.runs.winner import (
@@ -308,6 +308,7 @@ def _summarise_consensus(facts: dict[str, Any], advice: str) -> ConsensusSummary
     return ConsensusSummary(
         label=str(facts["label"]),
         description=describe_consensus(facts, advice),
+        scale=describe_scale(facts),
         reference_size=int(facts["reference_size"]),
         weights=tuple((str(name), float(weight)) for name, weight in weights),
         left_out=tuple((str(name), str(reason)) for name, reason in facts["left_out"].items()),

@@ -218,13 +218,23 @@ class SearchStages:
                 self.fitted_aggregates.append(FittedAggregate.fit(aggregate, result.records))
             if self._on_progress is not None:
                 scored_archs = {record.arch for record in result.records}
+                remark = self._describe_agreement()
+                end_reason = ""
+                if len(scored_archs) < len(archs):
+                    end_reason = result.end_reason
+                if end_reason == "time":
+                    remark = (
+                        "The time was too short for the whole reference sample: "
+                        f"{len(scored_archs)} of {len(archs)} networks were scored. {remark}"
+                    )
                 progress = Progress(
                     REFERENCE_STAGE,
                     len(scored_archs),
                     len(archs),
                     evaluator.measured_count,
                     self._executor.workers,
-                    remark=self._describe_agreement(),
+                    remark=remark,
+                    end_reason=end_reason,
                 )
                 self._on_progress(progress)
         return result

@@ -16,7 +16,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Progress as ProgressBar
+from rich.progress import Task
 from rich.table import Column
+from rich.text import Text
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.cli.terminal.time_estimate import TimeEstimate
@@ -45,6 +47,7 @@ def show_progress(
         yield None
         return
     tasks: dict[str, TaskID] = {}
+    ended: set[str] = set()
     estimate = TimeEstimate(time_budget)
     with (
         open_progress_bar(TextColumn("{task.fields[status]}")) as bar,
@@ -57,13 +60,19 @@ def show_progress(
             # The bar starts with the first event. Later calls of `start` have no effect.
             bar.start()
             status = format_progress(progress.done, progress.total, progress.is_percentage)
-            log.write(stage, status, now)
+            if progress.end_reason:
+                status = f"{status} ({progress.end_reason})"
+            if stage not in ended:
+                log.write(stage, status, now, is_last=bool(progress.end_reason))
             if stage not in tasks:
                 # A new stage begins only after the earlier ones have ended: stop their clocks.
                 for task in tasks.values():
                     bar.stop_task(task)
                 tasks[stage] = bar.add_task(stage, total=progress.total, status=status)
             bar.update(tasks[stage], completed=progress.done, total=progress.total, status=status)
+            if progress.end_reason:
+                ended.add(stage)
+                _end_task(bar, tasks[stage])
             message = estimate.update(progress, now)
             if message:
                 bar.console.print(message, highlight=False)
@@ -73,6 +82,14 @@ def show_progress(
         # Functions that read data report progress through this context, not through a parameter.
         with use_progress_callback(on_progress):
             yield on_progress
+
+
+def _end_task(bar: ProgressBar, task: TaskID) -> None:
+    """Stop the clock of a stage that ended before its total, and show no remaining time."""
+    if bar.tasks[task].total is None:
+        # A bar without a total would be animated until the command ends.
+        bar.update(task, total=bar.tasks[task].completed)
+    bar.stop_task(task)
 
 
 @contextmanager
@@ -134,22 +151,25 @@ class ProgressLog:
         if self._thread.is_alive():
             self._thread.join()
 
-    def write(self, stage: str, status: str, now: float) -> None:
+    def write(self, stage: str, status: str, now: float, is_last: bool = False) -> None:
         """Print a line if one is due.
 
         Args:
             stage: What is being done, such as "scoring".
             status: Its progress, such as "12 of 100".
             now: The time in seconds, on any clock.
+            is_last: Whether the stage has ended. The line is then printed, and not repeated.
         """
         if self._console.is_terminal:
             return
         with self._lock:
             self._last_line = f"{stage}: {status}"
-            if stage in self._stages and now - self._last_time < SECONDS_BETWEEN_LINES:
-                return
-            self._stages.add(stage)
-            self._print(now)
+            is_due = stage not in self._stages or now - self._last_time >= SECONDS_BETWEEN_LINES
+            if is_due or is_last:
+                self._stages.add(stage)
+                self._print(now)
+            if is_last:
+                self._last_line = ""
 
     def repeat(self, now: float) -> None:
         """Print the progress again if nothing was printed for a while.
@@ -171,6 +191,15 @@ class ProgressLog:
         self._console.print(self._last_line, highlight=False, markup=False, soft_wrap=True)
 
 
+class _RemainingTimeColumn(TimeRemainingColumn):
+    """The remaining time, which is empty for a stage that has ended."""
+
+    def render(self, task: Task) -> Text:
+        if task.stop_time is not None and not task.finished:
+            return Text("-:--:--", style="progress.remaining")
+        return super().render(task)
+
+
 def _make_time_columns() -> list[ProgressColumn]:
     # In a narrow terminal, the bar becomes shorter and the times stay complete.
     width = len("0:00:00")
@@ -178,5 +207,5 @@ def _make_time_columns() -> list[ProgressColumn]:
         TextColumn("elapsed"),
         TimeElapsedColumn(Column(no_wrap=True, min_width=width)),
         TextColumn("left"),
-        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=width)),
+        _RemainingTimeColumn(table_column=Column(no_wrap=True, min_width=width)),
     ]

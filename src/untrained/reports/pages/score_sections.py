@@ -53,6 +53,9 @@ def make_ranking_section(summary: SearchSummary) -> str:
     if not rows:
         return make_section("Ranking", make_paragraph("No architecture has a score."))
     notes = [f"Best first; {describe_direction(summary.higher_is_better)}."]
+    for consensus in summary.consensus:
+        if consensus.label == summary.proxy:
+            notes.append(consensus.scale)
     # With a hand-designed winner, `best` is only the best of the search.
     best_name = "winner"
     if summary.winner_name != summary.best:
