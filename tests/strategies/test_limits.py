@@ -22,6 +22,7 @@ from tests.strategies.toys import (
 from untrained.config import (
     LatencyLimit,
     Limits,
+    TrainingTimeLimit,
     name_limit_option,
     parse_amount,
     parse_bytes,
@@ -625,6 +626,24 @@ def test_an_architecture_that_the_check_found_is_proposed_once_the_time_is_over(
     found = ConstrainedSpace(ten, Limits(max_params=2500)).sample(rng)
     limits.space.limit_sampling_time(0.0)
     assert NewArchSampler(limits.space).sample_new(5, np.random.default_rng(0)) == [found]
+
+
+def test_the_error_names_the_latency_limit_if_networks_are_fast_enough_to_train():
+    """Wide networks are close to the limit on the training time, but the latency is the cause."""
+    limits = Limits.parse(max_latency="0.001ms")
+    space = ConstrainedSpace(twelve, limits, latency=lambda arch: 0.001 * arch["width"])
+    # Three quarters of the networks take slightly too long to train.
+    space.limit_training_time(TrainingTimeLimit(3 * 192.0, 1.0, 0.0))
+    message = r"the closest has 1 ms, but --max-latency allows at most 0\.001 ms; raise --max-latency"
+    with pytest.raises(UsageError, match=message):
+        space.sample(np.random.default_rng(0))
+
+
+def test_the_first_sample_of_a_search_of_limited_time_ends(clock):
+    space = ConstrainedSpace(ten, Limits(max_params=150))
+    space.limit_sampling_time(1.0)
+    with pytest.raises(UsageError, match=r"none of 20 sampled .* raise --max-params"):
+        space.sample(np.random.default_rng(0))
 
 
 def test_proposals_take_at_most_half_of_the_time(clock):

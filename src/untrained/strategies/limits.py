@@ -36,6 +36,8 @@ from untrained.types import Arch, Batch, Failure, Task
 # After this many samples, `sample` mutates the one that is closest to the limits. After as many
 # mutations it gives up.
 MAX_ATTEMPTS = 500
+# The first architecture of a search whose time is limited is sampled for at least this many seconds.
+MIN_FIRST_SAMPLE_SECONDS = 20.0
 # After this many mutations of an architecture, `mutate` returns a new sample.
 _MAX_NEIGHBOURS = 100
 # Spaces with small networks for tables, which an error message suggests.
@@ -205,12 +207,14 @@ class ConstrainedSpace:
         Raises:
             UsageError: No architecture was found.
             SamplingTimeError: The time that `limit_sampling_time` set is over. The first call
-                does not raise this, because a search needs at least one architecture.
+                does not raise this, because a search needs at least one architecture. It samples
+                for `MIN_FIRST_SAMPLE_SECONDS` if the time is shorter, and then raises a UsageError.
         """
         if self._has_sampled or self._fallback is not None:
             arch = self._sample_until(rng, self._deadline)
         else:
-            arch = self._sample_until(rng, inf)
+            deadline = max(self._deadline, perf_counter() + MIN_FIRST_SAMPLE_SECONDS)
+            arch = self._sample_until(rng, deadline, raises_at_deadline=True)
         if arch is None:
             if self._fallback is None:
                 raise SamplingTimeError
@@ -267,12 +271,15 @@ class ConstrainedSpace:
             UsageError: No architecture was found in all attempts, or before the deadline.
         """
         closest: Arch | None = None
+        # The closest of those that can be trained in the time. If there are any, the message names
+        # the limit that they violate, because more time would not help.
+        closest_in_time: Arch | None = None
         for attempt in range(2 * MAX_ATTEMPTS):
             is_time_over = perf_counter() >= deadline
             if is_time_over and not raises_at_deadline:
                 return None
             if is_time_over and closest is not None:
-                raise UsageError(self._describe_failure(closest, attempt))
+                raise UsageError(self._describe_failure(closest_in_time or closest, attempt))
             if closest is None or attempt < MAX_ATTEMPTS:
                 proposal = self.space.sample(rng)
             else:
@@ -285,8 +292,13 @@ class ConstrainedSpace:
                     return arch
                 if closest is None or self._get_excess(arch) < self._get_excess(closest):
                     closest = arch
+                if self._get_violated_limit(arch) != _MAX_TRAINING_TIME and (
+                    closest_in_time is None
+                    or self._get_excess(arch) < self._get_excess(closest_in_time)
+                ):
+                    closest_in_time = arch
         assert closest is not None
-        raise UsageError(self._describe_failure(closest, 2 * MAX_ATTEMPTS))
+        raise UsageError(self._describe_failure(closest_in_time or closest, 2 * MAX_ATTEMPTS))
 
     def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch:
         """Return a neighbour that satisfies the limits, or a sample if none is found."""
@@ -480,6 +492,12 @@ class ConstrainedSpace:
         violation = self._violations[arch]
         assert violation is not None
         return violation.excess
+
+    def _get_violated_limit(self, arch: Arch) -> str:
+        """Return the name of the limit that a rejected architecture violates."""
+        violation = self._violations[arch]
+        assert violation is not None
+        return violation.limit
 
     def _get_bound(self, limit: str) -> float:
         """Return the number that the user set for a limit."""
