@@ -16,16 +16,27 @@ COUNTS = "x: numbers the rows; to leave it out, write drop=x"
 FAR = "x: holds whole numbers far from 0; if they are identifiers, write categorical=x"
 
 
+def list_hints(tmp_path, values, query=""):
+    """Return the hints about a column x that is added to the log."""
+    card = open_with_column(tmp_path, values, query).card()
+    return [f"{name}: {text}" for name, text in card.hints if name == "x"]
+
+
 def list_advice(tmp_path, values, query="", labels=None):
     """Return the advice about a column x that is added to the log."""
+    card = open_with_column(tmp_path, values, query, labels).card()
+    return [line for line in list_problems(card) if line.startswith("x: ")]
+
+
+def open_with_column(tmp_path, values, query="", labels=None):
+    """Open the log with a column x that is added to it."""
     rows = []
     for i, (label, *others) in enumerate(make_log()):
         if labels is not None:
             label = labels[i]
         rows.append((label, *others, values[i]))
     path = write_csv(tmp_path / "log.csv", format_rows(rows), HEADER + ",x")
-    card = open_table(path, query).card()
-    return [line for line in list_problems(card) if line.startswith("x: ")]
+    return open_table(path, query)
 
 
 def make_values_by_label(positive, negative):
@@ -101,9 +112,32 @@ def test_a_column_that_numbers_the_rows_is_reported(tmp_path):
 )
 def test_whole_numbers_far_from_0_may_be_identifiers(tmp_path, value, far):
     values = [value(i) for i in range(300)]
-    assert list_advice(tmp_path, values) == [FAR] * far
-    assert list_advice(tmp_path, values, "?dense=x") == []  # the user has decided
-    assert FAR not in list_advice(tmp_path, values, "?categorical=x")
+    assert list_hints(tmp_path, values) == [FAR] * far
+    assert list_advice(tmp_path, values) == [], "a hint is not a problem"
+    assert list_hints(tmp_path, values, "?dense=x") == []  # the user has decided
+    assert list_hints(tmp_path, values, "?categorical=x") == []
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (lambda i: f"about {i}.5" if i % 4 == 2 else f"{i}.5", "75 % numbers, 25 % text such as 'about 2.5' (line 4)"),
+        (lambda i: f"{i}.5 m2", "100 % of the values begin with a number and are text, such as '0.5 m2' (line 2)"),
+        (lambda i: f"${i}.5", "100 % of the values begin with a number and are text, such as '$0.5' (line 2)"),
+        (lambda i: f"{i % 90} {'abcdefgh'[i % 8]} street", ""),
+        (lambda i: f"{i % 5} rooms", ""),
+        (lambda i: f"b{i % 70}", ""),
+    ],
+)  # fmt: skip
+def test_numbers_with_text_in_them_are_a_problem(tmp_path, value, problem):
+    values = [value(i) for i in range(300)]
+    expected = []
+    if problem:
+        expected = [f"x: {problem}; clean the column, or write categorical=x or drop=x"]
+    problems = list_advice(tmp_path, values)
+    assert [line for line in problems if "dropped" not in line] == expected
+    decided = list_advice(tmp_path, values, "?categorical=x")
+    assert [line for line in decided if "dropped" not in line] == []
 
 
 def test_timestamps_are_not_identifiers(tmp_path):
@@ -135,4 +169,5 @@ def test_the_most_important_advice_comes_first(tmp_path):
     card = open_table(
         write_csv(tmp_path / "log.csv", format_rows(rows), "click,place,ad,sold")
     ).card()
-    assert [name for name, _ in card.problems] == ["sold", "place", "ad"]
+    assert [name for name, _ in card.problems] == ["sold", "place"]
+    assert [name for name, _ in card.hints] == ["ad"]

@@ -78,7 +78,7 @@ REFUSED = {
     "text in a dense column": (
         "?dense=user",
         GOOD,
-        "100 % of the values of user are text; write categorical=us",
+        r"100 % of the values of user are text, such as 'u.*' \(line 2\); .* write categorical=us",
     ),
     "empty": ("", "", "is empty; a table has a header and rows"),
     "blank": ("", "\n\n \n", "is empty"),
@@ -341,7 +341,9 @@ def test_infinite_values_and_text_count_as_missing_and_text_is_reported(tmp_path
     source = open_table(write_csv(tmp_path / "wild.csv", rows))
     (price,) = [row for row in source.card().rows if row["column"] == "price"]
     assert (price["kind"], price["missing"]) == ("dense", 4)
-    assert "price: 1 values are text and count as missing" in list_problems(source.card())
+    assert "price: 1 value is text and counts as missing, such as 'expensive' (line 8)" in (
+        list_problems(source.card())
+    )
     for part in source.parts.values():
         for batch in part.batches(64):
             assert batch.inputs.isfinite().all()
@@ -351,13 +353,14 @@ def test_text_after_the_first_block_is_reported_too(tmp_path, monkeypatch):
     monkeypatch.setattr(_reader, "BLOCK_BYTES", 1000)
     rows = [*ROWS]
     rows[280] = "1,u1,expensive,4"
-    assert "price: 1 values are text and count as missing" in list_problems(
-        open_table(write_csv(tmp_path / "late.csv", rows)).card()
+    assert "price: 1 value is text and counts as missing, such as 'expensive' (line 282)" in (
+        list_problems(open_table(write_csv(tmp_path / "late.csv", rows)).card())
     )
     late = [row if i < 200 else f"1,u1,expensive{i},4" for i, row in enumerate(ROWS)]
     with pytest.raises(
         UsageError,
-        match="33 % of the values of price are text; write categorical=price or drop=price",
+        match=r"33 % of the values of price are text, such as 'expensive200' .*; clean the column, or "
+        "write categorical=price or drop=price",
     ):
         open_table(write_csv(tmp_path / "later.csv", late))
 

@@ -23,12 +23,14 @@ class TableCard:
         facts: Facts about the whole table, by title.
         rows: Facts about each column.
         problems: Columns or lines that the user should look at, with the reason.
+        hints: Columns that are most likely right, with what to write if they are not.
     """
 
     name: str
     facts: Mapping[str, str]
     rows: tuple[Mapping[str, object], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
+    hints: tuple[tuple[str, str], ...] = ()
 
     def lines(self) -> list[str]:
         return [self.name, *(f"  {name}: {text}" for name, text in self.facts.items())]
@@ -45,6 +47,8 @@ class TableCard:
         for line in cells:
             padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
             lines.append("  " + "  ".join(padded).rstrip())
+        for name, text in self.hints:
+            lines.append(f"  hint: {name} {text}")
         return lines
 
 
@@ -53,7 +57,9 @@ def make_table_card(name: str, schema: Schema) -> TableCard:
     columns = [_describe_dense(column, column.name in schema.timestamps) for column in schema.dense]
     for identifiers in schema.identifiers:
         columns.append(_describe_identifiers(identifiers, schema.floor))
-    return TableCard(name, _list_facts(schema), tuple(columns), tuple(_list_problems(schema)))
+    return TableCard(
+        name, _list_facts(schema), tuple(columns), tuple(_list_problems(schema)), schema.hints
+    )
 
 
 def _list_facts(schema: Schema) -> dict[str, str]:
@@ -176,7 +182,10 @@ def _list_problems(schema: Schema) -> list[tuple[str, str]]:
     problems = [(column, advice) for column, advice in schema.advice]
     for dense in schema.dense:
         if dense.text:
-            problems.append((dense.name, f"{dense.text:,} values are text and count as missing"))
+            verbs = "is text and counts" if dense.text == 1 else "are text and count"
+            example = f", such as {dense.text_example}" if dense.text_example else ""
+            count = format_count(dense.text, "value")
+            problems.append((dense.name, f"{count} {verbs} as missing{example}"))
     for column, reason in schema.dropped:
         problems.append((column, f"dropped: {reason}"))
     for bad_row in schema.bad_rows:

@@ -23,6 +23,7 @@ from untrained.types import BINARY, TASK_KINDS, Task, TaskKind
 
 EncodedRows = NDArray[np.float32]
 VERSION = 4  # change it if rows are encoded in another way, or if the files change
+CARD_VERSION = 1  # change it if the card of the same table says something else
 SCHEMA = "schema.json"
 VOCABULARIES = "vocabularies.npz"
 
@@ -38,6 +39,7 @@ class DenseColumn:
         std: Standard deviation over the training part, after the logarithm.
         missing: Number of missing values.
         text: Number of values that are text; they count as missing.
+        text_example: The first of them, with its line.
     """
 
     name: str
@@ -46,6 +48,7 @@ class DenseColumn:
     std: float
     missing: int
     text: int
+    text_example: str = ""
 
     def encode(self, column: pa.Array) -> EncodedRows:
         """Encode a block of the column (rows,)."""
@@ -108,6 +111,7 @@ class Schema:
         date_candidates: Columns that look like times, if none of them orders the split.
         decimal: Decimal sign of numbers that are text.
         advice: Columns that the user should look at, with the advice.
+        hints: Columns that are most likely right, with what to write if they are not.
         task: "binary", "classification" or "regression".
         task_reason: Why it is this task.
         classes: Names of the classes of a classification, in the order of their indices.
@@ -133,6 +137,7 @@ class Schema:
     date_candidates: tuple[str, ...] = ()
     decimal: str = "."
     advice: tuple[tuple[str, str], ...] = ()
+    hints: tuple[tuple[str, str], ...] = ()
     task: str = BINARY.name
     task_reason: str = ""
     classes: tuple[str, ...] = ()

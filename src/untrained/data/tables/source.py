@@ -24,8 +24,8 @@ from untrained.data.tables.card import make_table_card
 from untrained.data.tables.options import TableOptions
 from untrained.data.tables.reader import BadRows, Table
 from untrained.data.tables.roles import HEAD_ROWS, infer_roles
+from untrained.data.tables.schema import CARD_VERSION, EncodedRows, Schema, load_schema
 from untrained.data.tables.schema import VERSION as SCHEMA_VERSION
-from untrained.data.tables.schema import EncodedRows, Schema, load_schema
 from untrained.data.tables.survey import (
     Split,
     add_test_table,
@@ -150,7 +150,15 @@ def _make_key(table: Table, options: TableOptions) -> str:
         content = fingerprint_file(table.path)
     except OSError as error:
         raise UsageError(f"{table.path} cannot be read: {error}") from error
-    values = (SCHEMA_VERSION, table.path.name, content, table.columns, table.missing, options)
+    values = (
+        SCHEMA_VERSION,
+        CARD_VERSION,
+        table.path.name,
+        content,
+        table.columns,
+        table.missing,
+        options,
+    )
     return sha256("\x1f".join(map(str, values)).encode()).hexdigest()[:16]
 
 
@@ -270,6 +278,6 @@ def _write_test_part(test_table: Table, target: Target, schema: Schema, folder: 
 
 def _encode_blocks(table: Table, target: Target, schema: Schema) -> Iterator[EncodedRows]:
     """Yield blocks of encoded rows (rows, columns + 1), the label last."""
-    for block, labels in read_labelled_blocks(table, target, BadRows()):
+    for block, labels, _ in read_labelled_blocks(table, target, BadRows()):
         label_column = target.standardise(labels)[:, None].astype(np.float32)
         yield np.concatenate([schema.encode(block), label_column], axis=1)

@@ -15,7 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from untrained.data.parts import TEST, TRAIN, VAL, split_by_class
-from untrained.data.tables.advice import DECIMAL_COMMA_ADVICE, Advice, give_advice
+from untrained.data.tables.advice import (
+    CLEAN_ADVICE,
+    DECIMAL_COMMA_ADVICE,
+    Advice,
+    give_advice,
+    give_hints,
+    show_example,
+)
 from untrained.data.tables.options import TableOptions
 from untrained.data.tables.reader import BadRows, Table
 from untrained.data.tables.roles import HEAD_ROWS, ColumnRoles
@@ -83,14 +90,19 @@ def survey_table(
     label_counter = LabelCounter(target)
     bad_rows = BadRows()
     advice: Advice = ()
-    for block, labels in read_labelled_blocks(table, target, bad_rows):
+    hints: Advice = ()
+    for block, labels, lines in read_labelled_blocks(table, target, bad_rows):
         start = int(row_counts.sum())
         if start == 0:
-            advice = give_advice(block[:HEAD_ROWS], labels[:HEAD_ROWS], target.kind, roles, options)
+            head = block[:HEAD_ROWS]
+            advice = give_advice(
+                head, labels[:HEAD_ROWS], lines[:HEAD_ROWS], target.kind, roles, options
+            )
+            hints = give_hints(head, roles, options)
         parts = split(start, start + len(block))
         is_training = parts == TRAIN_PART
         for name, column_statistics in statistics.items():
-            column_statistics.add(block[name], is_training)
+            column_statistics.add(block[name], is_training, lines)
         for name, counter in counters.items():
             counter.add(block[name], is_training)
         row_counts += np.bincount(parts, minlength=3)
@@ -109,8 +121,15 @@ def survey_table(
     useless_columns = {name for name, _ in (*dropped_dense, *dropped_identifiers)}
     kept_advice = []
     for name, text in advice:
-        if name not in useless_columns or name in roles.decimal_comma_columns:
+        # Numbers that are read as identifiers are rare values, so their column may be dropped.
+        is_misread = name in roles.decimal_comma_columns or CLEAN_ADVICE in text
+        if name not in useless_columns or is_misread:
             kept_advice.append((name, text))
+    columns_with_advice = {name for name, _ in kept_advice}
+    kept_hints = []
+    for name, text in hints:
+        if name not in useless_columns | columns_with_advice:
+            kept_hints.append((name, text))
     schema = Schema(
         label=roles.label,
         dense=tuple(dense),
@@ -127,6 +146,7 @@ def survey_table(
         date_candidates=() if roles.time else roles.date_candidates,
         decimal="," if options.has_decimal_comma else ".",
         advice=tuple(kept_advice),
+        hints=tuple(kept_hints),
         task=target.kind.name,
         task_reason=target.reason,
         classes=target.classes,
@@ -159,7 +179,7 @@ def add_test_table(test_table: Table, table: Table, target: Target, schema: Sche
     rows = 0
     label_counter = LabelCounter(target)
     bad_rows = BadRows()
-    for _, labels in read_labelled_blocks(test_table, target, bad_rows):
+    for _, labels, _ in read_labelled_blocks(test_table, target, bad_rows):
         rows += len(labels)
         label_counter.add(labels, np.full(len(labels), TEST_PART))
     if rows == 0:
@@ -180,8 +200,8 @@ def add_test_table(test_table: Table, table: Table, target: Target, schema: Sche
 
 def read_labelled_blocks(
     table: Table, target: Target, bad_rows: BadRows
-) -> Iterator[tuple[pa.RecordBatch, Floats]]:
-    """Yield blocks of the rows that have a label, with the labels.
+) -> Iterator[tuple[pa.RecordBatch, Floats, NDArray[np.int64]]]:
+    """Yield blocks of the rows that have a label, with the labels and the line numbers.
 
     Args:
         table: The table.
@@ -207,7 +227,8 @@ def read_labelled_blocks(
                 bad_rows.add(int(lines[row]), reason)
             block = block.filter(pa.array(~is_bad))
             labels = labels[~is_bad]
-        yield block, labels
+            lines = lines[~is_bad]
+        yield block, labels, lines
 
 
 def collect_classes(table: Table, target: Target, has_time: bool) -> tuple[Target, Split]:
@@ -314,7 +335,7 @@ def split_by_time(table: Table, roles: ColumnRoles, target: Target) -> Split:
     needs a pass over the file and about 17 bytes per row.
     """
     times = [np.empty(0)]
-    for block, _ in read_labelled_blocks(table, target, BadRows()):
+    for block, _, _ in read_labelled_blocks(table, target, BadRows()):
         times.append(read_times(block[roles.time], roles.time))
     sort_keys = np.nan_to_num(np.concatenate(times), nan=-np.inf)
     cuts = np.round(np.cumsum(PART_SHARES)[:-1] * len(sort_keys)).astype(int)
@@ -383,14 +404,28 @@ class RunningStatistics:
         self.count = 0
         self.missing = 0
         self.text = 0
+        self.text_example = ""  # the first text, with its line
         self.mean = 0.0
         self.squares = 0.0  # sum of squared differences from the mean
 
-    def add(self, column: pa.Array, is_training: NDArray[np.bool_]) -> None:
-        """Add a block of the column."""
+    def add(
+        self,
+        column: pa.Array,
+        is_training: NDArray[np.bool_],
+        lines: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Add a block of the column.
+
+        Args:
+            column: The block.
+            is_training: Which of its rows are in the training part.
+            lines: Their line numbers, for messages.
+        """
         numbers, is_text = read_numbers(column)
         self.missing += int(np.isnan(numbers).sum())
         self.text += int(is_text.sum())
+        if is_text.any() and not self.text_example and lines is not None:
+            self.text_example = show_example(column, is_text, lines)
         self.add_values(transform_numbers(numbers[is_training & ~np.isnan(numbers)], self.use_log))
 
     def add_values(self, values: Floats) -> None:
@@ -514,17 +549,24 @@ def _make_dense_columns(
         # Texts count as missing numbers, so they are added back.
         present = row_count - column.missing + column.text
         if column.text > MAX_BAD_SHARE * present:
-            advice = f"write categorical={name} or drop={name}"
+            advice = f"{CLEAN_ADVICE} categorical={name} or drop={name}"
             if name in roles.decimal_comma_columns:
                 advice = f"it {DECIMAL_COMMA_ADVICE}"
             share = column.text / present
             raise UsageError(
-                f"{format_percent(share, 0)} of the values of {name} are text; {advice}"
+                f"{format_percent(share, 0)} of the values of {name} are text, such as "
+                f"{column.text_example}; {advice}"
             )
         if column.std > 0:
             columns.append(
                 DenseColumn(
-                    name, column.use_log, column.mean, column.std, column.missing, column.text
+                    name,
+                    column.use_log,
+                    column.mean,
+                    column.std,
+                    column.missing,
+                    column.text,
+                    column.text_example,
                 )
             )
         elif column.count:
