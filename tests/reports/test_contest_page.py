@@ -165,8 +165,52 @@ def test_networks_are_counted_without_copies_and_without_those_left_out():
         entries.append(entry)
     contest = replace(contest, entries=tuple(entries))
     assert contest.network_count == 6
-    assert "of a contest of 6 networks:" in make_contest_headline(contest)
+    assert "of a contest of 6 networks (2 others were left out):" in make_contest_headline(contest)
     assert "against training time of 6 networks" in draw_result_over_time(contest)
+
+
+def test_best_by_score_is_qualified_if_better_networks_were_passed_over():
+    contest = make_contest(ARCHS, winner=1, passed_over=3)
+    entries = []
+    for entry in contest.entries:
+        if entry.number == 2:
+            entry = replace(entry, error=TOO_SLOW)
+        entries.append(entry)
+    contest = replace(contest, entries=tuple(entries))
+    texts = {entry.number: contest.describe_selection(entry) for entry in contest.entries}
+    assert texts[1] == "best by dextr among those fast enough to train"
+    # This one was passed over itself.
+    assert texts[2] == "best by dextr, largest"
+    assert texts[7] == "ResNet-20 (known design)"
+    qualified = "best by dextr among those fast enough to train"
+    assert qualified in contest.verdict
+    assert qualified in make_contest_headline(contest)
+    assert "fast enough" not in make_contest(ARCHS, winner=1).verdict
+
+
+def test_a_network_that_an_interrupted_contest_did_not_train_has_not_failed():
+    entries = list(make_contest(ARCHS).entries)
+    entries[-1] = replace(entries[-1], error="")
+    contest = make_contest(ARCHS, entries=tuple(entries), end_reason="interrupted")
+    assert contest.format_result(entries[-1]) == "not trained (interrupted)"
+    assert replace(contest, end_reason="time").format_result(entries[-1]) == "not trained"
+    failed = replace(entries[-1], error="diverged")
+    assert contest.format_result(failed) == "failed"
+
+
+def test_a_wide_interval_is_not_printed():
+    accuracies = {1: 0.45, 2: 0.50, 3: 0.55, 5: 0.50, 6: 0.51}
+    sentences = set_first_accuracies(make_contest(ARCHS), accuracies).sentences
+    assert sentences[1] == (
+        "The contest was too short to compare the networks selected by dextr with random ones "
+        "and the known designs."
+    )
+
+
+def test_the_headline_names_the_number_of_parameters_once():
+    contest = make_contest(ARCHS)
+    assert "70.0 k parameters" in make_contest_headline(contest)
+    assert "parameters" not in make_contest_headline(contest, has_params=False)
 
 
 def test_a_contest_of_one_round_has_no_next_round():
@@ -176,7 +220,10 @@ def test_a_contest_of_one_round_has_no_next_round():
     contest = make_contest([row.arch for row in summary.ranking], rounds=1)
     text = extract_body(render_search_page(replace(summary, contest=contest)))
     assert "of the networks advanced" not in text
-    assert "Every network was trained for the same time on up to" in text
+    assert (
+        "Every network was trained for about the same time, and for at least one epoch, on up to"
+        in text
+    )
 
 
 def test_an_interval_that_is_wider_than_100_points_is_left_out():

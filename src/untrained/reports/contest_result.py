@@ -34,8 +34,8 @@ _OTHER_GROUPS = {
 }
 
 
-# A comparison whose 95 % interval reaches further than this from the difference, in percentage
-# points, says nothing.
+# A comparison of accuracies whose 95 % interval reaches further than this from the difference, in
+# percentage points, says nothing.
 MAX_HALF_WIDTH = 20.0
 # The networks that were selected by score after better ones were passed over.
 _FAST_ENOUGH = "among those fast enough to train"
@@ -461,7 +461,7 @@ def _compare_with_others(
             equal_texts.append(other_text)
         elif contrast.low is None or contrast.high is None:
             unclear_texts.append(other_text)
-        elif contrast.high - contrast.low > 2 * MAX_HALF_WIDTH:
+        elif kind != REGRESSION and contrast.high - contrast.low > 2 * MAX_HALF_WIDTH:
             too_short_texts.append(other_text)
         else:
             comparisons.append(_compare_in_words(contrast, proxy, other_text, kind))

@@ -67,7 +67,7 @@ def _make_contest_table(contest: Contest) -> Table:
         params = ""
         if entry.params is not None:
             params = format_quantity(entry.params)
-        cells = [f"{mark}{entry.number}", escape(entry.selection_text), params]
+        cells = [f"{mark}{entry.number}", escape(contest.describe_selection(entry)), params]
         if has_latency:
             latency = ""
             if entry.latency is not None:

@@ -3,7 +3,6 @@
 from html import escape
 
 from untrained import formatting
-from untrained.formatting import format_count
 from untrained.reports.contest_result import Contest, ContestEntry
 from untrained.reports.pages.html import (
     DASH,
@@ -50,22 +49,26 @@ def make_contest_section(summary: SearchSummary) -> str:
     )
 
 
-def make_contest_headline(contest: Contest) -> str:
+def make_contest_headline(contest: Contest, has_params: bool = True) -> str:
     """Return the result of the contest in one sentence.
+
+    Args:
+        contest: The contest.
+        has_params: Whether to name the number of parameters of the winner.
 
     For example: `Winner of a contest of 14 networks: ResNet-20 (known design), 71.2 ± 3.9 % of the
     validation samples correct, 382 k parameters.`
     """
     entry = contest.winning_entry
-    count = format_count(contest.network_count, "network")
+    selection = contest.describe_selection(entry)
     result = contest.format_result(entry)
     if contest.kind == REGRESSION:
-        facts = [entry.selection_text, f"validation RMSE {result}"]
+        facts = [selection, f"validation RMSE {result}"]
     else:
-        facts = [entry.selection_text, f"{result} of the validation samples correct"]
-    if entry.params is not None:
+        facts = [selection, f"{result} of the validation samples correct"]
+    if has_params and entry.params is not None:
         facts.append(f"{formatting.format_quantity(entry.params)} parameters")
-    return f"Winner of a contest of {count}: {', '.join(facts)}."
+    return f"Winner of a contest of {contest.count_text}: {', '.join(facts)}."
 
 
 def _make_contest_table(contest: Contest) -> str:
@@ -78,7 +81,7 @@ def _make_contest_table(contest: Contest) -> str:
     rows = []
     for entry in contest.entries:
         is_winner = entry.number == contest.winner_number
-        cells = [_make_number_cell(entry, is_winner), make_selection_cell(entry)]
+        cells = [_make_number_cell(entry, is_winner), make_selection_cell(entry, contest)]
         params = DASH
         if entry.params is not None:
             params = formatting.format_quantity(entry.params)
@@ -103,9 +106,17 @@ def _make_number_cell(entry: ContestEntry, is_winner: bool) -> str:
     return make_text_cell(str(entry.number), "num soft")
 
 
-def make_selection_cell(entry: ContestEntry) -> str:
-    """Return how an entry was selected, and why it failed, if it did."""
-    content = escape(entry.selection_text)
+def make_selection_cell(entry: ContestEntry, contest: Contest | None = None) -> str:
+    """Return how an entry was selected, and why it failed, if it did.
+
+    Args:
+        entry: The entry.
+        contest: The contest; None while it runs.
+    """
+    selection = entry.selection_text
+    if contest is not None:
+        selection = contest.describe_selection(entry)
+    content = escape(selection)
     if entry.error:
         content += f'<div class="note">{escape(entry.error)}</div>'
     return make_html_cell(content, "")
@@ -138,7 +149,7 @@ def _describe_rules(contest: Contest) -> str:
             "advanced"
         )
     return (
-        f"{networks} was trained for the same time on up to {contest.train_samples:,} samples of "
+        f"{networks} was trained for about the same time, and for at least one epoch, on up to {contest.train_samples:,} samples of "
         f"{contest.data} with the recipe {contest.recipe}{next_round}. "
         f"{result_title} was measured on {contest.val_samples:,} other samples; \u00b1 is its 95 % "
         f"confidence interval. It also selected the winner, so the value of the winner is slightly "

@@ -86,7 +86,8 @@ def make_search_headline(summary: SearchSummary) -> str:
         return f"No architecture has a score; {count} failed."
     headline = _describe_best(summary)
     if summary.contest:
-        headline = make_contest_headline(summary.contest)
+        # The headline of a training names the number of parameters too.
+        headline = make_contest_headline(summary.contest, has_params=summary.training is None)
     if summary.confirmation and summary.confirmation.winning_design:
         design = summary.confirmation.winning_design
         headline = f"The winner is {design}, a hand-designed network."

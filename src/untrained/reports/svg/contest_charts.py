@@ -125,7 +125,7 @@ def _draw_rounds(contest: Contest, entry: ContestEntry, places: Sequence[Place])
     dots = []
     for index, (x, y) in enumerate(places):
         result = entry.rounds[index]
-        title = f"{entry.number}. {entry.selection_text}\nround {index + 1}"
+        title = f"{entry.number}. {contest.describe_selection(entry)}\nround {index + 1}"
         title += f": {result.text}, {formatting.format_duration(result.seconds)}"
         if entry.params is not None:
             title += f", {formatting.format_quantity(entry.params)} parameters"
