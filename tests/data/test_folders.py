@@ -49,6 +49,26 @@ def list_names_by_part(listing: Listing) -> dict[str, set[str]]:
     return names
 
 
+def test_a_folder_above_that_of_the_classes_is_noticed(photos):
+    write_good_images(photos.parent / "photos" / "wolves", {"arctic": 2})
+    # One subfolder is no list of classes.
+    assert list_folder(photos).warning == ""
+    parent = photos.parent / "parent"
+    write_good_images(parent, {"new-pictures": 12})
+    write_good_images(parent / "photos", {"cats": 12, "dogs": 12, "eels": 12})
+    expected = (
+        "photos contains 3 subfolders with pictures and no picture; did you mean "
+        f"folder:{parent / 'photos'}?"
+    )
+    assert list_folder(parent).warning == expected
+    card = load_data(f"folder:{parent}", RGB, photos.parent / "root").card
+    assert card is not None
+    assert f"warning: {expected}" in card().lines()
+    # A picture in the folder of the class shows that the level is right.
+    save_image(parent / "photos" / "1.png", make_pixels(1))
+    assert list_folder(parent).warning == ""
+
+
 def test_classes_and_pixels_of_a_folder_are_read(photos):
     source = open_folder(photos)
     assert source.task == Task("folder:photos", (3, 32, 32), 3)

@@ -46,6 +46,7 @@ class PictureCard:
         conflicts: Names of equal pictures that have different labels.
         task: What the labels of a label file are, and why; empty for folders.
         label: Summary of labels that are numbers; empty for classes.
+        folder_warning: Why the folder may be at the wrong level; usually empty.
     """
 
     title: str
@@ -66,6 +67,7 @@ class PictureCard:
     conflicts: tuple[tuple[str, str], ...] = ()
     task: str = ""
     label: str = ""
+    folder_warning: str = ""
 
     def lines(self) -> list[str]:
         total = sum(self.parts.values())
@@ -97,6 +99,8 @@ class PictureCard:
             f"training: --recipe photos takes batches of {self.batch} ({self.batch_reason})",
             f"training: {describe_mirroring(self.mirrored, has_numbers=not self.classes)}",
         ]
+        if self.folder_warning:
+            lines.append(f"warning: {self.folder_warning}")
         if self.conflicts:
             lines.append(f"warning: {_describe_conflicts(self.conflicts)}")
         return lines
@@ -160,6 +164,7 @@ def make_picture_card(
         conflicts=tuple(conflicts),
         task=_describe_task(listing),
         label=_describe_numbers(listing, files),
+        folder_warning=listing.warning,
     )
 
 

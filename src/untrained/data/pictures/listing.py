@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from statistics import median
 
 from PIL import Image
@@ -74,6 +74,7 @@ class Listing:
         target: What the labels of a label file are. If they are numbers, it has the mean and the
             deviation of the training pictures, including any that turn out to be unreadable. None
             for folders.
+        warning: What the user should check, such as a folder at the wrong level; usually empty.
     """
 
     title: str
@@ -81,6 +82,7 @@ class Listing:
     files: tuple[ImageFile, ...]
     problems: tuple[tuple[str, str], ...]
     target: Target | None = None
+    warning: str = ""
 
     @property
     def has_numbers(self) -> bool:
@@ -248,10 +250,44 @@ def list_folder(path: Path, test: Path | None = None) -> Listing:
     title = f"folder:{path.resolve().name}"
     problems: Problems = []
     files = _list_all_parts(path, problems)
+    warning = _find_wrong_level(path, files)
     if test is not None:
         test_files = _list_test_folder(test, problems)
         files = add_test_files(files, test_files, path, test)
-    return make_listing(title, files, problems)
+    return replace(make_listing(title, files, problems), warning=warning)
+
+
+def _find_wrong_level(path: Path, files: Sequence[ImageFile]) -> str:
+    """Return a warning if a class seems to be a folder of classes; empty if none does.
+
+    Such a class has no pictures of its own, but several subfolders with pictures.
+
+    Args:
+        path: The folder that the user named.
+        files: Its pictures. Their names are paths relative to it.
+    """
+    subfolders: dict[str, set[str]] = {}
+    for file in files:
+        class_folder, subfolder = _split_class_folder(file)
+        subfolders.setdefault(class_folder, set()).add(subfolder)
+    for class_folder, names in subfolders.items():
+        # The empty name stands for pictures that are in the class folder itself.
+        if "" not in names and len(names) >= 2:
+            return (
+                f"{class_folder} contains {len(names):,} subfolders with pictures and no picture; "
+                f"did you mean folder:{path / class_folder}?"
+            )
+    return ""
+
+
+def _split_class_folder(file: ImageFile) -> tuple[str, str]:
+    """Return the class folder of a file, and the subfolder of it that contains the file."""
+    folders = list(PurePath(file.name).parts[:-1])
+    # With parts, the class folder is in the folder of a part.
+    depth = folders.index(file.label) + 1 if file.label in folders else len(folders)
+    class_folder = str(PurePath(*folders[:depth]))
+    subfolder = folders[depth] if len(folders) > depth else ""
+    return class_folder, subfolder
 
 
 def _list_all_parts(path: Path, problems: Problems) -> list[ImageFile]:
