@@ -16,7 +16,7 @@ from untrained.cli.app import main
 from untrained.config import Limits
 from untrained.errors import UsageError
 from untrained.probe import Probe
-from untrained.spaces import Space, load_space
+from untrained.spaces import Space, load_space, space
 from untrained.strategies.limits import ConstrainedSpace
 from untrained.types import Batch, Task
 
@@ -137,3 +137,21 @@ def test_an_option_of_the_function_is_an_option_of_the_space(tutorial_folder: Pa
     (tutorial_folder / "mine.py").write_text(changed)
     space = load_space("./mine.py:mynet(depth=2)")
     assert len(list(space)) == 12**2
+
+
+def test_weights_on_the_meta_device_are_not_initialised():
+    """This makes it faster to enumerate a space; weights elsewhere are initialised as usual."""
+
+    @space
+    def linear(choose, task):
+        width = choose.int("width", 8, 64, log=True)
+        layer = nn.Linear(width, 2)
+        nn.init.normal_(layer.weight, std=0.1)
+        weight = nn.init.zeros_(torch.empty(2, device="cpu"))
+        assert weight.tolist() == [0.0, 0.0]
+        return layer
+
+    archs = list(linear)
+    assert [arch["width"] for arch in archs] == list(range(8, 65))
+    assert linear.build(archs[0], device="meta").weight.is_meta
+    assert 0 < float(linear.build(archs[0]).weight.detach().std()) < 0.5

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._device import DeviceContext
 
 from untrained.drawings.diagrams import Diagram, list_layers
 from untrained.drawings.network_graph import trace_layer_graph
@@ -46,6 +47,13 @@ from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.notation import Notation, PairNotation
 from untrained.spaces.core.repeatability import compare_networks, find_difference
 from untrained.types import Arch, Choice, Genes, Task
+
+# Functions such as `kaiming_uniform_`, which change a tensor in place and return it.
+_INITIALISERS = frozenset(
+    getattr(nn.init, name)
+    for name in dir(nn.init)
+    if name.endswith("_") and not name.startswith("_")
+)
 
 NetworkBuilder = Callable[[], nn.Module]
 NetworkFunction = Callable[..., nn.Module | NetworkBuilder]
@@ -648,7 +656,34 @@ def _create_tensors_on(device: str) -> AbstractContextManager[object]:
     # it would change nothing.
     if torch.get_default_device() == torch.device(device):
         return nullcontext()
+    if device == "meta":
+        return _MetaContext()
     return torch.device(device)
+
+
+class _MetaContext(DeviceContext):
+    """Create tensors on the meta device, and skip `torch.nn.init`.
+
+    Tensors there have no values, so nothing is lost. It takes a third of the time of enumerating a
+    space.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("meta")  # type: ignore[no-untyped-call]
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func in _INITIALISERS:
+            # These functions pass their tensor by name.
+            tensor = args[0] if args else (kwargs or {}).get("tensor")
+            if isinstance(tensor, torch.Tensor) and tensor.is_meta:
+                return tensor
+        return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
 
 
 @overload
