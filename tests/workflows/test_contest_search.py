@@ -23,7 +23,8 @@ from untrained.workflows import search as search_module
 from untrained.workflows.contest_state import get_weights_path
 from untrained.workflows.final_training import plan_final_training
 from untrained.workflows.report import summarise_run
-from untrained.workflows.search import SearchResult
+from untrained.workflows.search import SearchResult, run_search
+from untrained.workflows.time_plan import TimePlan
 from untrained.workflows.winner_export import WinnerExportOptions, train_winner
 
 
@@ -125,6 +126,29 @@ def test_another_contest_with_the_same_winner_replaces_the_training(result, tmp_
 def test_the_same_search_reads_the_contest_again(folder, result):
     again = search_images(folder)
     assert again.contest == result.contest
+
+
+def test_a_repeated_search_says_that_the_contest_is_reused(folder, result, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(result.run.folder, run)
+    (run / "train.json").unlink(missing_ok=True)
+    config = replace(RunFolder.read(run).config, run=run)
+    plans: list[str] = []
+    run_search(config, on_plan=plans.append)
+    assert plans == ["the finished contest of this run is reused"]
+    # With a training that follows, only this phase has time.
+    plans.clear()
+    time_plan = TimePlan.begin(600.0, has_contest=True, has_training=True)
+    run_search(config, on_plan=plans.append, time_plan=time_plan)
+    assert len(plans) == 1
+    assert plans[0].startswith("the finished contest of this run is reused; at most 10 min: about ")
+    assert plans[0].endswith(" training")
+    assert plans[0].count("contest") == 1
+    # Another setting may change the contest.
+    plans.clear()
+    run_search(replace(config, budget=7), on_plan=plans.append)
+    assert len(plans) == 1
+    assert "reused" not in plans[0]
 
 
 def test_the_next_of_the_ranking_replace_slow_ones_within_the_latency_limit(

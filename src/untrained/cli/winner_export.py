@@ -32,6 +32,7 @@ def export_winner(
     from untrained.cli.terminal.json_output import reserve_stdout
     from untrained.cli.terminal.text import print_line
     from untrained.cli.terminal.training_result import show_training_progress, show_training_result
+    from untrained.runs.winner import CONFIRMATION_FILE
     from untrained.workflows.report import REPORT_FILE
     from untrained.workflows.winner_export import (
         WinnerExportOptions,
@@ -48,5 +49,8 @@ def export_winner(
             print_line(f"exporting to {out}", err=True)
         exported = export_trained_winner(options)
     if not as_json:
-        show_training_result(training, run / REPORT_FILE, of_search=True)
+        is_from_contest = (run / CONFIRMATION_FILE).is_file()
+        show_training_result(
+            training, run / REPORT_FILE, of_search=True, is_from_contest=is_from_contest
+        )
         show_export_result(exported)

@@ -44,7 +44,7 @@ from untrained.engine.failures import catch_failure
 from untrained.engine.worker import Worker
 from untrained.engine.worker_setup import WeightSource
 from untrained.errors import Interrupted, UsageError
-from untrained.formatting import format_duration
+from untrained.formatting import format_duration, join_words
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy
 from untrained.quantities import parse_path, show_value
@@ -78,8 +78,9 @@ from untrained.spaces import Space
 from untrained.strategies.driver import DEFAULT_ASK_SIZE
 from untrained.strategies.search_limits import SearchLimits
 from untrained.training.adaptation import adapt_recipe
+from untrained.training.folder import read_training_key
 from untrained.training.recipes import get_default_recipe_name, load_recipe
-from untrained.training.result import TrainingResult
+from untrained.training.result import TRAINING_FILE, TrainingResult
 from untrained.types import Arch, Failure, Record
 from untrained.workflows.arguments import (
     check_option_names,
@@ -210,9 +211,28 @@ class SearchResult:
 
 
 class SearchOptions(ComputeOptions, total=False):
-    """Further options of `search`; see `SearchConfig` and `ComputeConfig` for most of them.
+    """Further options of `search`.
 
     Attributes:
+        input_size: Side of the square images that networks see; None for that of the data card in
+            the default space, else for that of the space.
+        latency_table: Latencies that were measured on another device, as a CSV file.
+        time: Time for the whole search, with a unit: "30m". It includes scoring, the short
+            trainings that choose the winner, and the training of the winner.
+        stable: Stop when the best `top` architectures have not changed during this many new ones.
+        top: Number of best architectures that `stable` compares.
+        screen: Cheap proxies that select the architectures to score with `proxy`.
+        keep: Share of the architectures that pass the screen: "20%".
+        also: Additional proxies to record.
+        validate: How the strategies hnas and best_of_pool validate their final candidates.
+        warm_up: Training on a share of the data before networks are scored: "10%".
+        seed: First seed of sampling, weights and batches.
+        seeds: Number of seeds to average over.
+        data_root: Folder of data sets; None for the default.
+        workers: Number of worker processes; None for one per core or per GPU.
+        ray: "local", or the address of a Ray cluster; None to use processes of this machine.
+        time_limit: Longest time for scoring one architecture, such as "30s".
+        networks_per_batch: Number of networks that a worker measures in one pass.
         confirm: Choose the winner by short trainings of this many networks per group; 0 for none.
             The default is 3 on pictures of your own, 5 on tables of your own, else 0. For data in
             Python it is 0, unless `export` is set.
@@ -502,13 +522,14 @@ def run_search(
         scoring_seconds=time_plan.allot_seconds(SCORING),
     )
     run = _open_run(setup)
+    finished_phases = _list_finished_phases(setup, run, time_plan)
     remark = ""
-    if time_plan.describe():
-        remark = f"The plan: {_describe_time_plan(setup, time_plan, {})}."
+    if time_plan.describe() or finished_phases:
+        remark = f"The plan: {_describe_time_plan(setup, time_plan, {}, finished_phases)}."
     with live_report.follow(run, remark):
         run, durations = _limit_network_size(setup, run, time_plan)
-        if on_plan is not None and time_plan.describe():
-            on_plan(_describe_time_plan(setup, time_plan, durations))
+        if on_plan is not None and (time_plan.describe() or finished_phases):
+            on_plan(_describe_time_plan(setup, time_plan, durations, finished_phases))
         weights = _warm_up(setup, run)
         with _open_executor(setup, run, weights) as executor:
             run.save()
@@ -519,14 +540,56 @@ def run_search(
         return _save_drawing(setup, result)
 
 
+def _list_finished_phases(setup: SearchSetup, run: RunFolder, time_plan: TimePlan) -> list[str]:
+    """Return the phases after the scoring that the same command on pictures finished before.
+
+    Their results are read from the run folder. The list is empty if the settings have changed.
+    """
+    if CONTEST_PHASE not in time_plan.phases or setup.source.is_table or not run.has_records():
+        return []
+    former_run = RunFolder.read(run.folder)
+    # A folder may have been moved.
+    former_config = replace(former_run.config, run=run.config.run)
+    if former_config.to_document() != run.config.to_document():
+        return []
+    try:
+        contest = Contest.read(former_run)
+    except UsageError:
+        # The file is damaged. It will be written again.
+        return []
+    if contest is None or contest.end_reason == "interrupted":
+        return []
+    phases = [CONTEST_PHASE]
+    if TRAINING in time_plan.phases and (run.folder / TRAINING_FILE).is_file():
+        training_key = read_training_key(run.folder)
+        if training_key is not None and training_key.arch == contest.winner:
+            phases.append(TRAINING)
+    return phases
+
+
 def _describe_time_plan(
-    setup: SearchSetup, time_plan: TimePlan, durations: Mapping[str, float]
+    setup: SearchSetup,
+    time_plan: TimePlan,
+    durations: Mapping[str, float],
+    finished_phases: Sequence[str],
 ) -> str:
     """Return how the time is divided among the phases.
 
     On a table, the contest includes the training of the winner on all rows. Every network there is
     trained for at least one epoch, so the time is not an upper limit.
+
+    Args:
+        setup: The search.
+        time_plan: The plan.
+        durations: See `TimePlan.describe`.
+        finished_phases: Phases whose results are read from the run folder.
     """
+    if finished_phases:
+        verb = "is" if len(finished_phases) == 1 else "are"
+        text = f"the finished {join_words(finished_phases)} of this run {verb} reused"
+        other_phases = tuple(phase for phase in time_plan.phases if phase not in finished_phases)
+        plan = replace(time_plan, phases=other_phases).describe(durations)
+        return f"{text}; {plan}" if plan else text
     remaining = time_plan.get_remaining_seconds()
     scoring = time_plan.allot_seconds(SCORING)
     if not setup.source.is_table or remaining is None or scoring is None:

@@ -11,7 +11,7 @@ from rich.progress import TextColumn
 from untrained.cli.terminal.console import SafeConsole
 from untrained.cli.terminal.progress_bar import ProgressLog, open_progress_bar
 from untrained.files import find_free_folder
-from untrained.formatting import format_duration, format_percent
+from untrained.formatting import format_duration, format_measured, format_percent
 from untrained.progress import Progress, ProgressCallback
 from untrained.reports.pages.training_sections import make_training_headline
 from untrained.training.result import TrainingResult
@@ -68,22 +68,24 @@ def format_metrics(progress: Progress) -> str:
         return f"loss {loss:.3f}"
     val_rmse = progress.metrics.get("val_rmse")
     if val_rmse is not None:
-        return f"loss {loss:.3f}, validation RMSE {val_rmse:.4g}"
+        return f"loss {loss:.3f}, validation RMSE {format_measured(val_rmse)}"
     if val_accuracy is None:
         # Binary labels have no accuracy; their validation result is the loss.
         return f"loss {loss:.3f}, validation {val_loss:.4f}"
     return f"loss {loss:.3f}, validation {format_percent(val_accuracy)}"
 
 
-def show_training_result(result: TrainingResult, page: Path, of_search: bool = False) -> None:
+def show_training_result(
+    result: TrainingResult, page: Path, of_search: bool = False, is_from_contest: bool = False
+) -> None:
     """Print the result, the selected epoch, the cost and the paths of the files.
 
     Args:
         result: The training.
         page: Path of its report.
-        of_search: Whether a search trained its winner. In a search on a table, this may have
-            happened in the comparison with other networks, so no advice on training again is
-            printed.
+        of_search: Whether a search trained its winner. No advice on training again is printed.
+        is_from_contest: Whether it was trained in the contest of this search on a table, so that
+            it is finished although nothing was repeated.
     """
     console = SafeConsole()
     if result.was_finished and not of_search:
@@ -92,6 +94,8 @@ def show_training_result(result: TrainingResult, page: Path, of_search: bool = F
             "this training was already finished, so nothing was trained now; to train again, use "
             f"untrained train with --run {other_folder}"
         )
+    elif result.was_finished and not is_from_contest:
+        console.print_plain("this training was already finished, so nothing was trained now")
     console.print(f"[bold]{make_training_headline(result)}[/]", highlight=False)
     console.print_plain(_describe_selection(result))
     if result.end_reason == "time":
@@ -126,7 +130,7 @@ def _describe_selection(result: TrainingResult) -> str:
     if result.key.refit:
         return f"trained on the training and the validation part: {weights}"
     if result.kind == REGRESSION:
-        quality = f"RMSE {selected['rmse']:.4g}"
+        quality = f"RMSE {format_measured(selected['rmse'])}"
     elif result.kind == BINARY:
         quality = f"log loss {selected['loss']:.4f}"
     else:
