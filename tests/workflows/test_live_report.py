@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -22,12 +23,15 @@ from untrained.reports.pages.live_page import render_live_page
 from untrained.runs.session import SESSION_FILE
 from untrained.types import Arch, Failure, Record, Task
 from untrained.workflows import live_report
-from untrained.workflows.live_report import BestTracker
+from untrained.workflows.live_report import BestTracker, LiveReport
 from untrained.workflows.report import RELOAD_SECONDS
 
 RELOAD = f'<meta http-equiv="refresh" content="{RELOAD_SECONDS}">'
 TASK = Task("noise", (3, 8, 8), 4)
 SPACE = "nasbench201(channels=2,cells=1)"
+CONTEST_STATE = (
+    '{"entries": [{"number": 1, "arch": "a", "selections": ["random"], "rate": 0.1, "rounds": []}]}'
+)
 
 
 @pytest.fixture
@@ -274,8 +278,34 @@ def test_the_page_shows_phases_contest_and_times():
     assert "screening 7 of 7 1 s finished" in text
     assert "words 20 of 80 1 min about 3 min" in text
     assert "74.4 %" in text
-    assert "This session 1 min 15 s Earlier sessions 1 h" in text
+    assert "This session 1 min 15 s Scoring before 1 h" in text
     assert "4 1.5" in text
+
+
+def test_steps_of_a_training_have_a_unit():
+    phases = (LivePhase("training", 84, 700, 5.0),)
+    page = render_live_page(replace(make_summary("words"), phases=phases))
+    assert "Training: 84 of 700 steps." in page
+
+
+def test_a_page_of_an_error_does_not_say_that_nothing_failed_so_far():
+    summary = replace(make_summary("words"), failures=())
+    assert "No architecture failed." in render_live_page(summary)
+    assert "No failures so far." in render_live_page(replace(summary, ending=""))
+
+
+def test_the_page_of_the_final_training_shows_the_contest(eager, run_folder):
+    result = search_small(run_folder, budget=2)
+    report = LiveReport()
+    with report.follow(result.run):
+        report.update(Progress("training", 1, 9))
+        assert report.summarise(result.run, 1.0).entries == ()
+        (run_folder / "contest").mkdir()
+        (run_folder / "contest" / "state.json").write_text(CONTEST_STATE)
+        (run_folder / "contest.json").write_text("{}")
+        (entry,) = report.summarise(result.run, 1.0).entries
+        (run_folder / "contest.json").unlink()
+    assert entry.arch == "a"
 
 
 def test_writing_takes_at_most_one_per_cent():

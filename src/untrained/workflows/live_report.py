@@ -21,6 +21,7 @@ from untrained.reports.pages.live_page import render_live_page
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import compute_fitness
 from untrained.runs.session import Session, SessionFile, read_session, remove_killed_session
+from untrained.runs.winner import CONTEST_FILE
 from untrained.types import Record
 from untrained.workflows.contest import STAGE as CONTEST_STAGE
 from untrained.workflows.contest_state import read_contest_entries
@@ -37,6 +38,8 @@ FIRST_SECONDS = 1.5
 # Shortest time between two pages, and largest share of the time that writing them may take.
 MIN_SECONDS = 3.0
 MAX_SHARE = 0.01
+# The stage in which the winner is trained.
+TRAINING_STAGE = "training"
 # An estimate of the remaining time needs this many seconds of a phase.
 MIN_ESTIMATE_SECONDS = 5.0
 
@@ -186,7 +189,9 @@ class LiveReport:
             phases.append(_summarise_phase(name, clock))
             metrics = clock.latest.metrics
         entries: Sequence[ContestEntry] = ()
-        if CONTEST_STAGE in self._phases:
+        # A training continues with the winner of a contest, if there was one.
+        is_after_contest = TRAINING_STAGE in self._phases and (run.folder / CONTEST_FILE).is_file()
+        if CONTEST_STAGE in self._phases or is_after_contest:
             entries = read_contest_entries(run.folder)
         failures = sorted(self._tracker.failures.values(), key=lambda failure: -failure.count)
         return LiveSummary(

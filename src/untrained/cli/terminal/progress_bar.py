@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.progress import Progress as ProgressBar
-from rich.progress import Task
 from rich.table import Column
 from rich.text import Text
 

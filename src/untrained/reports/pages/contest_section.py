@@ -149,7 +149,8 @@ def _describe_rules(contest: Contest) -> str:
             "advanced"
         )
     return (
-        f"{networks} was trained for about the same time, and for at least one epoch, on up to {contest.train_samples:,} samples of "
+        f"{networks} was trained for about the same time, and for at least one epoch, on up to "
+        f"{contest.train_samples:,} samples of "
         f"{contest.data} with the recipe {contest.recipe}{next_round}. "
         f"{result_title} was measured on {contest.val_samples:,} other samples; \u00b1 is its 95 % "
         f"confidence interval. It also selected the winner, so the value of the winner is slightly "

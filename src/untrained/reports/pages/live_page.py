@@ -24,6 +24,8 @@ from untrained.reports.svg.plot import describe_direction
 
 # The table of best scores shows at most this many rows, the latest ones.
 MAX_IMPROVEMENTS = 12
+# Phases whose units are training steps. Those of others are architectures or pictures.
+_STEP_PHASES = ("training", "warming up")
 
 
 def render_live_page(summary: LiveSummary) -> str:
@@ -107,7 +109,10 @@ def _make_progress_bar(phase: LivePhase) -> str:
 
 
 def _format_done(phase: LivePhase) -> str:
-    return format_progress(phase.done, phase.total, phase.is_percentage)
+    text = format_progress(phase.done, phase.total, phase.is_percentage)
+    if phase.name in _STEP_PHASES:
+        text += " steps"
+    return text
 
 
 def _make_best_section(summary: LiveSummary) -> str:
@@ -180,7 +185,9 @@ def _format_result(entry: ContestEntry) -> str:
 
 def _make_failure_section(summary: LiveSummary) -> str:
     if not summary.failures:
-        return make_section("Failures", make_paragraph("No failures so far."))
+        # After an error of the command, "so far" would contradict it.
+        text = "No architecture failed." if summary.ending else "No failures so far."
+        return make_section("Failures", make_paragraph(text))
     rows = []
     for failure in summary.failures:
         example = make_paragraph(failure.detail) + make_code(failure.arch)
@@ -197,7 +204,8 @@ def _make_failure_section(summary: LiveSummary) -> str:
 def _make_time_section(summary: LiveSummary) -> str:
     facts = {"This session": format_duration(summary.seconds)}
     if summary.earlier_seconds:
-        facts["Earlier sessions"] = format_duration(summary.earlier_seconds)
+        # The scoring of an earlier session, or of this command before it trained the winner.
+        facts["Scoring before"] = format_duration(summary.earlier_seconds)
     if summary.scored:
         facts["Scored"] = format_count(summary.scored, "architecture")
     return make_section("Cost", make_fact_list(facts))
