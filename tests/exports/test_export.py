@@ -29,7 +29,7 @@ from untrained.reports.group_comparison import TrainedGroup
 from untrained.seeds import derive_seed
 from untrained.spaces import load_space, space
 from untrained.types import Task
-from untrained.workflows.export import check_export, export
+from untrained.workflows.export import ExportResult, check_export, export
 from untrained.workflows.search import search
 from untrained.workflows.train import train
 
@@ -620,3 +620,10 @@ def test_network_that_cannot_run_or_has_other_outputs_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="contains neither a search nor a training"):
         export(tmp_path / "empty", tmp_path / "out")
+
+
+def test_the_result_of_an_export_is_printed_in_one_line():
+    result = ExportResult(Path("model"), {"classes": ["cat"] * 1000}, {})
+    assert repr(result) == "ExportResult('model')"
+    result = ExportResult(Path("model"), {}, {"model.onnx": "unsupported"})
+    assert repr(result) == "ExportResult('model', missing=['model.onnx'])"

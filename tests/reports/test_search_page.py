@@ -267,3 +267,11 @@ def test_the_members_of_a_consensus_are_shown_with_their_weights() -> None:
     page = extract_body(render_search_page(make_summary(consensus=(single,))))
     assert "among 1 random network of the space" in page
     assert "The weights are equal" in page
+
+
+def test_the_page_says_where_the_exported_model_is():
+    page = extract_body(render_search_page(make_summary(export="my model")))
+    text = page.replace("<wbr>", "")
+    assert "The trained winner is in the folder my model." in text
+    assert "python &#x27;my model/predict.py&#x27; FILE ..." in text
+    assert "Exported model" not in extract_body(render_search_page(make_summary()))

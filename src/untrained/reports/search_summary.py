@@ -115,6 +115,7 @@ class SearchSummary:
     peak_bytes: int | None = None  # largest GPU memory that one architecture needed
     notes: tuple[str, ...] = ()  # remarks about some of the scores
     consensus: tuple[ConsensusSummary, ...] = ()
+    export: str = ""  # folder of the exported winner; empty if it is not exported
     screening: str = ""  # what was removed before scoring, in a sentence
     scores_in_order: tuple[float, ...] = ()  # in the order in which they were computed
     tradeoff: Tradeoff | None = None

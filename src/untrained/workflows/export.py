@@ -60,6 +60,13 @@ class ExportResult:
     missing: dict[str, str]
     moved_files_folder: Path | None = None
 
+    def __repr__(self) -> str:
+        # The whole config would fill the screen of a notebook.
+        text = f"ExportResult({str(self.folder)!r}"
+        if self.missing:
+            text += f", missing={sorted(self.missing)}"
+        return f"{text})"
+
 
 def export(
     network: "str | Path | Arch | nn.Module | TrainingResult",

@@ -230,6 +230,13 @@ def make_search_title(run: RunFolder) -> str:
     return run.data_title or f"Architecture search for {run.config.data}"
 
 
+def _find_export(run: RunFolder) -> str:
+    """Return the folder to which the winner was exported; empty if there is none."""
+    if not run.export or not Path(run.export, "predict.py").is_file():
+        return ""
+    return run.export
+
+
 def _read_training(folder: str | Path) -> TrainingResult | None:
     if not Path(folder, TRAINING_FILE).is_file():
         return None
@@ -294,6 +301,7 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         confirmation=confirmation,
         contest=contest,
         training=_read_training(run.folder),
+        export=_find_export(run),
     )
 
 

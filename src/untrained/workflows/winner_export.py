@@ -188,7 +188,7 @@ def export_trained_winner(options: WinnerExportOptions) -> ExportResult:
     """
     write_report(options.run)
     try:
-        return export_network(
+        exported = export_network(
             options.run, options.out, space=options.space, data_root=options.data_root
         )
     except KeyboardInterrupt:
@@ -196,3 +196,6 @@ def export_trained_winner(options: WinnerExportOptions) -> ExportResult:
         raise Interrupted(
             f"stopped by Ctrl-C during the export; the network is trained: {command}"
         ) from None
+    # The report says where the exported model is.
+    write_report(options.run)
+    return exported

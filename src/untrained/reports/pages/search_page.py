@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
+from shlex import quote
 
 from untrained import formatting
 from untrained.drawings.draw import draw_diagram
@@ -59,6 +61,7 @@ def render_search_page(summary: SearchSummary, reload_seconds: int | None = None
         make_contest_section(summary),
         _make_best_section(summary),
         _make_training_with_warning(summary),
+        _make_export_section(summary),
         make_confirmation_sections(summary),
         make_limits_section(summary),
         make_ranking_section(summary),
@@ -182,6 +185,19 @@ def _make_training_with_warning(summary: SearchSummary) -> str:
         return sections
     warning = f"The training below is of a different architecture: {training.key.arch}"
     return make_section("Earlier training", make_paragraph(warning, "warn")) + sections
+
+
+def _make_export_section(summary: SearchSummary) -> str:
+    """Return where the exported model is and how to predict with it; empty without an export."""
+    if not summary.export:
+        return ""
+    folder = summary.export
+    text = (
+        f"The trained winner is in the folder {folder}. Its README.md lists the files, what to "
+        "install, and what predict.py reads. untrained is not needed."
+    )
+    command = f"python {quote(str(Path(folder, 'predict.py')))} FILE ..."
+    return make_section("Exported model", make_paragraph(text), make_copyable(command))
 
 
 def _make_search_cost_section(summary: SearchSummary) -> str:
