@@ -379,3 +379,27 @@ def test_r2_is_a_number_and_never_per_cent(capsys):
     assert "0.020 lower" in difference.describe("sigeo", "R2")
     assert "(95 % confidence interval 0.010 to 0.030," in difference.describe("sigeo", "R2")
     assert "(95 % confidence interval 1.0 to 3.0," in difference.describe("sigeo")
+
+
+def test_a_shortened_training_does_not_say_that_it_completed_all_epochs():
+    html = make_training_sections(make_training())
+    assert "Training completed all epochs." in html
+    note = "there was time for 24 of 25 epochs"
+    html = make_training_sections(make_training(notes=[note]))
+    assert "completed all epochs" not in html
+    assert "There was time for 24 of 25 epochs." in html
+
+
+def test_the_terminal_says_that_a_finished_training_was_reused(capsys):
+    training = make_regression()
+    text = "this training was already finished, so nothing was trained now"
+    show_training_result(training, Path("report.html"), of_search=True)
+    assert text not in capsys.readouterr().out
+    training = replace(training, was_finished=True)
+    show_training_result(training, Path("report.html"), of_search=True)
+    out = capsys.readouterr().out
+    assert text in out
+    assert "to train again" not in out
+    # On a table, the contest of the same command has trained it.
+    show_training_result(training, Path("report.html"), of_search=True, is_from_contest=True)
+    assert text not in capsys.readouterr().out

@@ -103,7 +103,7 @@ def _make_result_section(training: TrainingResult) -> str:
     facts["Data"] = training.key.data
     facts["Time"] = formatting.format_duration(training.seconds)
     facts["Samples per second"] = f"{rate} on {training.key.device}"
-    sentences = [_ENDINGS.get(training.end_reason, ""), _describe_selection(training)]
+    sentences = [_describe_ending(training), _describe_selection(training)]
     for training_note in training.notes:
         sentences.append(f"{training_note[0].upper()}{training_note[1:]}.")
     parts = [make_fact_list(facts), make_paragraph(" ".join(sentences), "note")]
@@ -111,6 +111,14 @@ def _make_result_section(training: TrainingResult) -> str:
     if warning:
         parts.insert(0, make_paragraph(f"Warning: {warning}.", "warn"))
     return make_section("Training", *parts)
+
+
+def _describe_ending(training: TrainingResult) -> str:
+    """Return why the training ended; empty if a note says that it had time for fewer epochs."""
+    is_shortened = any(note.startswith("there was time for") for note in training.notes)
+    if is_shortened and training.end_reason == "epochs":
+        return ""
+    return _ENDINGS.get(training.end_reason, "")
 
 
 def _list_binary_facts(training: TrainingResult) -> dict[str, str]:
