@@ -242,7 +242,7 @@ def test_the_extra_completes_the_export(installation):
     export = ("export", "./other.py:make", "--out", "out", "--input-shape", "3x8x8")
     output = installation.run(*export, code=2)
     assert output.startswith("error: onnx is not installed: pip install ")
-    assert output.endswith("(or 'untrained[export]')\n")
+    assert output.endswith("(or '.[export]' in a clone of untrained)\n")
     assert not (installation.work / "out").exists()
     requirements = PROJECT["optional-dependencies"]["export"]
     link_distributions(list_needed(requirements), installation.site_packages)

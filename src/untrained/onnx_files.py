@@ -38,7 +38,8 @@ def import_extra(module: str, package: str = "") -> Any:
     except ImportError as error:
         packages = " ".join(PACKAGES)
         raise UsageError(
-            f"{package or module} is not installed: pip install {packages} (or 'untrained[export]')"
+            f"{package or module} is not installed: pip install {packages} "
+            "(or '.[export]' in a clone of untrained)"
         ) from error
 
 

@@ -103,15 +103,15 @@ def test_every_extra_is_described(run_cli, data_root):
         requirements = [package["name"] + package["required"] for package in extra["packages"]]
         assert requirements == PROJECT["optional-dependencies"][extra["name"]]
         assert extra["enables"]
-        assert extra["install"] == f"pip install 'untrained[{extra['name']}]'"
+        assert extra["install"] == f"pip install '.[{extra['name']}]'"
 
 
 @pytest.mark.parametrize(
     ("onnx_version", "onnxscript_version", "state"),
     [
         ("1.17", "0.4.1", "installed: onnx 1.17, onnxscript 0.4.1, "),
-        ("1.17", "", "incomplete: pip install 'untrained[export]'"),
-        ("1.9.0", "0.4.1", "incomplete: pip install 'untrained[export]'"),
+        ("1.17", "", "incomplete: pip install '.[export]'"),
+        ("1.9.0", "0.4.1", "incomplete: pip install '.[export]'"),
     ],
 )
 def test_an_extra_needs_all_its_packages_in_their_versions(
@@ -130,7 +130,7 @@ def test_a_missing_extra_shows_the_command_that_adds_it(run_cli, data_root, monk
     assert not find_entry(document["extras"], "ray")["installed"]
     assert document["problems"] == []  # untrained works without it
     _, out, _ = run_cli("doctor")
-    assert "not installed: pip install 'untrained[ray]'" in out
+    assert "not installed: pip install '.[ray]'" in out
     assert "workers on a Ray cluster" in out
 
 

@@ -238,3 +238,10 @@ def test_list_without_a_name_is_an_overview(run_cli, monkeypatch):
     for kind, rows in everything.items():
         assert f"{kind} ({len(rows)}); more: untrained list {kind}\n" in out
         assert {row["name"] for row in rows} <= set(out.replace(",", " ").split())
+
+
+def test_flags_have_no_type_in_the_help(run_cli):
+    for words in (("--help",), ("search", "--help"), ("data", "--help")):
+        _, out, _ = run_cli(*words)
+        assert "--help" in out
+        assert "<bool>" not in out

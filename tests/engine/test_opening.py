@@ -167,7 +167,7 @@ def test_a_missing_ray_is_an_error_that_says_how_to_install_it(pools, setup, mon
     monkeypatch.delitem(sys.modules, "untrained.engine.executors.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(UsageError, match=r"pip install 'untrained\[ray\]'.* use --workers"),
+        pytest.raises(UsageError, match=r"pip install '\.\[ray\]'.* use --workers"),
         open_executor(setup, ComputeConfig(ray="x")),
     ):
         pass

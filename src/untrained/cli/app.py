@@ -11,7 +11,7 @@ from untrained.cli.data_command import data_app
 from untrained.cli.doctor_command import doctor
 from untrained.cli.exit_codes import INTERRUPTED, WRONG_USAGE
 from untrained.cli.export_command import export
-from untrained.cli.help_text import add_command
+from untrained.cli.help_text import GroupWithFlags, add_command
 from untrained.cli.latency_command import latency_app
 from untrained.cli.list_command import list_entries
 from untrained.cli.report_command import report
@@ -26,6 +26,7 @@ from untrained.quantities import is_utf8, make_printable
 from untrained.version import __version__
 
 app = typer.Typer(
+    cls=GroupWithFlags,
     help="Find neural architectures without training them.",
     epilog="Start with `untrained search`: it needs no options and no data. "
     "`untrained list` shows the names of all spaces, proxies, strategies, data sets and more.",

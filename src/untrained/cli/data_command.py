@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from untrained.cli.help_text import add_command
+from untrained.cli.help_text import GroupWithFlags, add_command
 from untrained.cli.options import (
     DataRootOption,
     InputSizeOption,
@@ -17,6 +17,7 @@ from untrained.cli.options import (
 from untrained.errors import UsageError
 
 data_app = typer.Typer(
+    cls=GroupWithFlags,
     help="Inspect your data, and import tables of known results.",
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -66,7 +66,7 @@ def export(
 
     The folder contains plain source code, weights, an ONNX model and a program that predicts. The
     ONNX model is compared with torch, and its latency is measured. Requires:
-    pip install 'untrained\\[export]'
+    pip install '.\\[export]' in a clone of untrained
 
     If the network of a run is defined in a file of your own, exporting runs that file. This is
     refused if the file has changed since the search, or if you have never run it on this machine.

@@ -3,10 +3,35 @@
 from collections.abc import Callable
 from functools import wraps
 from inspect import cleandoc
+from typing import Any
 
 import typer
+import typer.core
 
 from untrained.errors import Interrupted
+
+
+class CommandWithFlags(typer.core.TyperCommand):
+    """A command whose help shows no type for flags, which take no value."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _hide_types_of_flags(super().get_params(ctx))
+
+
+class GroupWithFlags(typer.core.TyperGroup):
+    """A group of commands whose help shows no type for flags."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _hide_types_of_flags(super().get_params(ctx))
+
+
+def _hide_types_of_flags(params: Any) -> Any:
+    for param in params:
+        # Some versions of typer would show "--help <bool>".
+        is_flag = getattr(param, "is_bool_flag", False) or getattr(param, "is_flag", False)
+        if is_flag and param.metavar is None:
+            param.metavar = ""
+    return params
 
 
 def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
@@ -31,4 +56,5 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
 
     paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
     joined_paragraphs = [" ".join(paragraph.split()) for paragraph in paragraphs]
-    app.command(name, help="\n\n".join(joined_paragraphs))(run_command)
+    help_text = "\n\n".join(joined_paragraphs)
+    app.command(name, cls=CommandWithFlags, help=help_text)(run_command)

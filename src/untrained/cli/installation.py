@@ -187,7 +187,7 @@ def _list_packages() -> tuple[list[Package], list[Extra]]:
                 name=name,
                 installed=is_usable,
                 enables=EXTRA_PURPOSES[name],
-                install=f"pip install 'untrained[{name}]'",
+                install=f"pip install '.[{name}]'",
                 packages=packages,
             )
         )

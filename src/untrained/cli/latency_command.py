@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from untrained.cli.help_text import add_command
+from untrained.cli.help_text import GroupWithFlags, add_command
 from untrained.cli.options import (
     DATA,
     OUTPUT,
@@ -27,6 +27,7 @@ from untrained.config import Limits
 from untrained.errors import UsageError
 
 latency_app = typer.Typer(
+    cls=GroupWithFlags,
     help="Measure latencies on another device.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -80,7 +81,7 @@ def write_bundle(
     Copy the folder to the device and run `python measure.py` there, which needs only onnxruntime
     and numpy. Copy back the file latencies.csv, and search with it: --latency-table latencies.csv
     --max-latency 20ms. Sample with the same space, limits, data and input size as in the search.
-    Requires: pip install 'untrained\\[export]'
+    Requires: pip install '.\\[export]' in a clone of untrained
 
     Example: untrained latency bundle --space convnet --max-params 500k --out bundle
 

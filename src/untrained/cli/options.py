@@ -145,7 +145,7 @@ InputSizeOption = Annotated[
     typer.Option(
         min=8,
         help="Scale images to this number of pixels per side, for example 64.",
-        show_default="that of the space",
+        show_default="that of the space, or what suits your pictures in the default space",
         rich_help_panel=DATA,
     ),
 ]

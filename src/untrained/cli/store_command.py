@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from untrained.cli.help_text import add_command
+from untrained.cli.help_text import GroupWithFlags, add_command
 from untrained.cli.options import OUTPUT, JsonOption
 
 store_app = typer.Typer(
+    cls=GroupWithFlags,
     help="Inspect, export and merge stores of records.",
     no_args_is_help=True,
     rich_markup_mode="rich",

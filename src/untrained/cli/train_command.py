@@ -140,7 +140,7 @@ def train(
     if the file has changed since the search, or if you have never run it on this machine. To allow
     it, name the file: --space ./mine.py:mynet
 
-    To train on several GPUs, use accelerate (pip install 'untrained\\[train]'):
+    To train on several GPUs, use accelerate (pip install '.\\[train]'):
     accelerate launch --num_processes 4 --no_python untrained train runs/mine --device accelerate
 
     Example: untrained train runs/mine --recipe "quick(epochs=20)"

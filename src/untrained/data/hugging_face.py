@@ -28,7 +28,7 @@ def hf(argument: str, like: Task, root: Path) -> DataSource:
         from datasets import load_dataset
     except ImportError as error:
         raise UsageError(
-            "hf:NAME needs the package datasets: pip install 'untrained[datasets]'"
+            "hf:NAME needs the package datasets: pip install datasets"
         ) from error
     try:
         splits = load_dataset(argument)

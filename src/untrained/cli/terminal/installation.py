@@ -57,7 +57,7 @@ def _explain_missing_gpu(cuda_version: str | None) -> str:
 
 
 def _show_extras(console: SafeConsole, extras: Sequence[Extra]) -> None:
-    _print_heading(console, "optional extras")
+    _print_heading(console, "optional extras, installed from a clone of untrained")
     for extra in extras:
         if extra["installed"]:
             versions = [f"{package['name']} {package['version']}" for package in extra["packages"]]

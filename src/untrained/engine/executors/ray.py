@@ -31,7 +31,7 @@ try:
     from ray.exceptions import RayActorError, RayError
 except ImportError as error:
     raise UsageError(
-        "ray is not installed; install it with `pip install 'untrained[ray]'`, or use --workers, "
+        "ray is not installed; install it with `pip install '.[ray]'` in your clone of untrained, or use --workers, "
         "which does not need it"
     ) from error
 
