@@ -634,7 +634,9 @@ def test_the_error_names_the_latency_limit_if_networks_are_fast_enough_to_train(
     space = ConstrainedSpace(twelve, limits, latency=lambda arch: 0.001 * arch["width"])
     # Three quarters of the networks take slightly too long to train.
     space.limit_training_time(TrainingTimeLimit(3 * 192.0, 1.0, 0.0))
-    message = r"the closest has 1 ms, but --max-latency allows at most 0\.001 ms; raise --max-latency"
+    message = (
+        r"the closest has 1 ms, but --max-latency allows at most 0\.001 ms; raise --max-latency"
+    )
     with pytest.raises(UsageError, match=message):
         space.sample(np.random.default_rng(0))
 

@@ -27,9 +27,7 @@ def hf(argument: str, like: Task, root: Path) -> DataSource:
     try:
         from datasets import load_dataset
     except ImportError as error:
-        raise UsageError(
-            "hf:NAME needs the package datasets: pip install datasets"
-        ) from error
+        raise UsageError("hf:NAME needs the package datasets: pip install datasets") from error
     try:
         splits = load_dataset(argument)
     except Exception as error:

@@ -87,9 +87,7 @@ def _import_optuna() -> ModuleType:
     try:
         import optuna
     except ImportError as error:
-        raise UsageError(
-            "--as optuna needs the package optuna: pip install optuna"
-        ) from error
+        raise UsageError("--as optuna needs the package optuna: pip install optuna") from error
     # Optuna is an optional package, so mypy does not follow this import.
     module: ModuleType = optuna
     return module
