@@ -26,6 +26,23 @@ def format_significant(value: float, digits: int = 3) -> str:
     return _use_minus_sign(f"{value:.0f}")
 
 
+def format_measured(value: float) -> str:
+    """Format a number in the unit of the user's data with four significant digits.
+
+    Numbers from 1,000 to 10 million are written out, because prices and counts are read that way.
+
+    Example:
+        >>> format_measured(14408.7)
+        '14,410'
+        >>> format_measured(0.98765)
+        '0.9877'
+    """
+    rounded = float(f"{value:.3e}")
+    if 1e3 <= abs(rounded) < 1e7:
+        return f"{rounded:,.0f}"
+    return f"{value:.4g}"
+
+
 def format_fixed(value: float, decimals: int) -> str:
     """Format a number with a fixed number of decimals and a typographic minus sign."""
     return _use_minus_sign(f"{value:.{decimals}f}")
@@ -176,9 +193,11 @@ def format_ticks(values: Sequence[float], *, units: bool) -> list[str]:
             size = abs(value) if is_logarithmic else largest
             labels.append(_format_with_unit(value, size))
         return labels
-    if sizes and (largest >= 1e6 or largest < 1e-3 or largest / min(sizes) > 1e4):
+    if sizes and (largest >= 1e7 or largest < 1e-3 or largest / min(sizes) > 1e4):
         return [_format_scientific_tick(value) for value in values]
     decimals = max((_count_decimals(value) for value in values), default=0)
+    if decimals == 0 and largest >= 1e4:
+        return [_use_minus_sign(f"{value:,.0f}") for value in values]
     return [format_fixed(value, decimals) for value in values]
 
 

@@ -15,6 +15,7 @@ from untrained.data.source import DataSource
 from untrained.data.tables.options import TableOptions
 from untrained.data.tables.target import infer_target
 from untrained.errors import UsageError
+from untrained.formatting import format_measured
 from untrained.types import Task
 
 LIKE = Task("any", (1,), 1)
@@ -150,13 +151,13 @@ def test_a_class_that_training_rows_lack_is_a_bad_row_of_the_test_table(tmp_path
 def test_the_card_says_the_task_and_how_to_change_it(tmp_path):
     source = open_rows(tmp_path / "rows.csv", "price", PRICES)
     facts = source.card().facts
-    assert facts["task"] == (
-        "regression, because price holds numbers that are not whole; "
-        "--task binary or classification changes it"
+    assert facts["task"] == ("regression, because price holds numbers that are not whole"), (
+        "it has too many values for classes"
     )
     assert facts["label"] == (
-        f"price, a number from {PRICES.min():.4g} to {PRICES.max():.4g}, "
-        f"mean {source.task.target_mean:.4g}, deviation {source.task.target_std:.4g}"
+        f"price, a number from {format_measured(PRICES.min())} to {format_measured(PRICES.max())}, "
+        f"mean {format_measured(source.task.target_mean)}, "
+        f"deviation {format_measured(source.task.target_std)}"
     )
 
 
@@ -230,3 +231,11 @@ def test_a_label_of_lists_is_refused(tmp_path):
     pq.write_table(pa.table({"x": [1.5, 2.5, 3.5], "y": [[1, 2], [3], [4]]}), path)
     with pytest.raises(UsageError, match=r"the label y holds list.*, several values per row"):
         load_data(f"parquet:{path}?label=y", LIKE, tmp_path / "root")
+
+
+def test_labels_with_a_unit_are_shown_in_the_message(tmp_path):
+    prices = [f"${1000 + i}.0" for i in range(1200)]
+    with pytest.raises(
+        UsageError, match=r"more than 1,000 classes, such as '\$1000.0'; for a number"
+    ):
+        open_rows(tmp_path / "rows.csv", "price", prices)

@@ -9,7 +9,13 @@ from typing import Any
 from untrained.data.samples import DATASET_NAME
 from untrained.data.tables.schema import VOCABULARIES, Schema
 from untrained.exports.subject import ExportSubject
-from untrained.formatting import format_count, format_limited_value, format_percent, format_quantity
+from untrained.formatting import (
+    format_count,
+    format_limited_value,
+    format_measured,
+    format_percent,
+    format_quantity,
+)
 from untrained.onnx_files import TOLERANCE
 from untrained.runs.folder import RunFolder, read_versions
 from untrained.strategies.latency import Latency
@@ -195,7 +201,7 @@ def _make_title(subject: ExportSubject, facts: ExportFacts) -> str:
     elif subject.training.get("auc") is not None:
         result = f"AUC {format_percent(subject.training['auc'], 2)}"
     elif subject.training.get("rmse") is not None:
-        result = f"RMSE {subject.training['rmse']:.4g}"
+        result = f"RMSE {format_measured(subject.training['rmse'])}"
     if not result:
         return f"# {facts.class_name}"
     return f"# {facts.class_name}: {result} on the test part of {_name_data(subject)}"
@@ -494,8 +500,8 @@ def _describe_errors(subject: ExportSubject) -> str:
     constant = training.get("constant")
     if constant:
         text += (
-            f" Always predicting the mean has an RMSE of {constant['rmse']:.4g} and an MAE of "
-            f"{constant['mae']:.4g}."
+            f" Always predicting the mean has an RMSE of {format_measured(constant['rmse'])} and "
+            f"an MAE of {format_measured(constant['mae'])}."
         )
         warning = make_mean_warning(training["rmse"], constant["rmse"])
         if warning:
@@ -563,11 +569,20 @@ def _describe_origin(subject: ExportSubject) -> str:
         lines.append(f"Search: {_describe_search(subject.run)}. {subject.verdict}.")
     command = subject.training.get("command", "")
     if command:
-        lines.append(f"Training: `{command}`.")
+        lines.append(f"Training: `{command}`.{_describe_shortened_training(subject)}")
     elif subject.weights:
         lines.append(f"Weights: {subject.weights}.")
     lines.append(f"Exported on {date.today().isoformat()} with untrained {__version__}.")
     return "\n".join(lines)
+
+
+def _describe_shortened_training(subject: ExportSubject) -> str:
+    """Say how many epochs a training had if the time was too short for its command."""
+    epochs = len(subject.training.get("curve", ()))
+    planned_epochs = subject.training.get("key", {}).get("recipe", {}).get("epochs", epochs)
+    if subject.training.get("ended") == "epochs" and 0 < epochs < planned_epochs:
+        return f" It had time for {epochs} of the {planned_epochs} epochs, so a repetition differs."
+    return ""
 
 
 def _describe_search(run: RunFolder) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained.files import read_result_file, write_atomically
-from untrained.formatting import format_fixed, format_quantity
+from untrained.formatting import format_fixed, format_measured, format_quantity
 from untrained.reports.group_comparison import Contrast, TrainedGroup
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import CONFIRMATION_FILE, belongs_to_search
@@ -177,7 +177,7 @@ class DesignResult:
 def format_loss(loss: float, kind: TaskKind, label_std: float) -> str:
     """Return a log loss, or for a regression the RMSE in the unit of the label."""
     if kind == REGRESSION:
-        return f"{sqrt(loss) * label_std:.4g}"
+        return format_measured(sqrt(loss) * label_std)
     return f"{loss:.4f}"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from untrained.data.tables.schema import DenseColumn, IdentifierColumn, Schema
-from untrained.formatting import format_count, format_percent
+from untrained.formatting import format_count, format_measured, format_percent
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, TASK_KINDS
 
 # With fewer rows of the rarer label, an AUC is unreliable: its standard deviation is about 0.05.
@@ -100,8 +100,16 @@ def _list_facts(schema: Schema) -> dict[str, str]:
 
 def _describe_kind(schema: Schema) -> str:
     """Return the task, why it is this one, and how to change it."""
-    other_tasks = " or ".join(name for name in TASK_KINDS if name != schema.task)
-    return f"{schema.task}, because {schema.task_reason}; --task {other_tasks} changes it"
+    possible_tasks = []
+    for name, kind in TASK_KINDS.items():
+        # With many values, a number is neither a class nor a binary label.
+        if name == schema.task or (kind != REGRESSION and not schema.allows_classes):
+            continue
+        possible_tasks.append(name)
+    text = f"{schema.task}, because {schema.task_reason}"
+    if possible_tasks:
+        text += f"; --task {' or '.join(possible_tasks)} changes it"
+    return text
 
 
 def _describe_label(schema: Schema) -> str:
@@ -135,7 +143,10 @@ def describe_number_label(
         std: Its standard deviation over the training part.
     """
     low, high = label_range
-    return f"{name}, a number from {low:.4g} to {high:.4g}, mean {mean:.4g}, deviation {std:.4g}"
+    return (
+        f"{name}, a number from {format_measured(low)} to {format_measured(high)}, "
+        f"mean {format_measured(mean)}, deviation {format_measured(std)}"
+    )
 
 
 def _sort_classes(schema: Schema) -> list[int]:
@@ -208,7 +219,7 @@ def _warn_of_few_rows(rows: int, clicks: int) -> str:
 
 
 def _describe_dense(column: DenseColumn, is_time: bool) -> dict[str, object]:
-    treatment = f"mean {column.mean:.4g}, deviation {column.std:.4g}"
+    treatment = f"mean {format_measured(column.mean)}, deviation {format_measured(column.std)}"
     if column.log:
         treatment = f"log, {treatment}"
     if is_time:

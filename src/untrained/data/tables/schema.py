@@ -120,6 +120,7 @@ class Schema:
         label_mean: Mean of the label of a regression over the training part.
         label_std: Standard deviation of the label of a regression over the training part.
         label_range: Lowest and highest label of a regression.
+        allows_classes: Whether the label has few enough different values for a classification.
     """
 
     label: str
@@ -146,6 +147,7 @@ class Schema:
     label_mean: float = 0.0
     label_std: float = 1.0
     label_range: tuple[float, ...] = ()
+    allows_classes: bool = True
 
     @property
     def kind(self) -> TaskKind:

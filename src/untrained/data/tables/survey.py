@@ -32,7 +32,13 @@ from untrained.data.tables.schema import (
     Schema,
     transform_numbers,
 )
-from untrained.data.tables.target import ClassCollector, Target, add_classes
+from untrained.data.tables.target import (
+    MAX_CLASSES,
+    MIN_ROWS_PER_CLASS,
+    ClassCollector,
+    Target,
+    add_classes,
+)
 from untrained.data.tables.values import (
     Floats,
     Hashes,
@@ -155,6 +161,7 @@ def survey_table(
         label_mean=label_counter.statistics.mean,
         label_std=label_counter.statistics.std or 1.0,
         label_range=label_counter.label_range,
+        allows_classes=label_counter.allows_classes(),
     )
     return schema, replace(target, mean=schema.label_mean, std=schema.label_std), split
 
@@ -461,6 +468,7 @@ class LabelCounter:
         self.counts = np.zeros((3, size), np.int64)  # rows by part and class
         self.statistics = RunningStatistics(use_log=False)  # of a regression, in training
         self.label_range: tuple[float, ...] = ()  # lowest and highest label of a regression
+        self._values: set[float] = set()  # of a regression, at most `MAX_CLASSES` and one block
 
     def add(self, labels: Floats, parts: NDArray[np.int64]) -> None:
         """Count the labels of a block."""
@@ -469,8 +477,17 @@ class LabelCounter:
             if len(labels):
                 ends = (float(labels.min()), float(labels.max()), *self.label_range)
                 self.label_range = (min(ends), max(ends))
+            if len(self._values) <= MAX_CLASSES:
+                self._values.update(np.unique(labels).tolist())
             return
         np.add.at(self.counts, (parts, labels.astype(np.int64)), 1)
+
+    def allows_classes(self) -> bool:
+        """Return whether the numbers of a regression could be classes instead."""
+        count = len(self._values)
+        if count > MAX_CLASSES:
+            return False
+        return self.statistics.count >= MIN_ROWS_PER_CLASS * count
 
     def count_clicks(self) -> tuple[int, ...]:
         """Return the rows with the label 1 by part; zeros unless the label is binary."""

@@ -20,6 +20,7 @@ from untrained.data.tables.values import (
     read_texts,
 )
 from untrained.errors import UsageError
+from untrained.quantities import show_value
 from untrained.types import BINARY, CLASSIFICATION, REGRESSION, TASK_KINDS, TaskKind
 
 # Whole numbers with at most this many different values are classes, with more a regression.
@@ -187,9 +188,11 @@ class ClassCollector:
             else:
                 class_indices.append(-1)
         if len(self._index_by_class) > MAX_CLASSES:
+            example = next(iter(self._index_by_class))
             raise UsageError(
-                f"the label {self._column_name} has more than {MAX_CLASSES:,} classes; for a "
-                "number add --task regression, else name another column with --label"
+                f"the label {self._column_name} has more than {MAX_CLASSES:,} classes, such as "
+                f"{show_value(example)}; for a number write it without a unit and add --task "
+                "regression, else name another column with --label"
             )
         class_of_rows = np.array(class_indices, np.int64)[indices]
         self._class_indices.append(class_of_rows[class_of_rows >= 0])

@@ -321,7 +321,8 @@ def _make_regression_section(training: TrainingResult) -> str:
     )
     note = (
         "Each point is the mean of a tenth of the test samples, ordered by prediction, in the unit "
-        f"of {_name_label(training)}. The points are {training.calibration_error:.4g} from the "
+        f"of {_name_label(training)}. The points are "
+        f"{formatting.format_measured(training.calibration_error)} from the "
         "diagonal on average."
     )
     return make_section("Predictions and labels", figure, make_paragraph(note, "note"))
@@ -365,7 +366,9 @@ def _make_largest_errors_section(training: TrainingResult) -> str:
     """Return the section with the largest errors of a regression; empty without pictures."""
     tiles = []
     for row in _list_mistakes_with_pictures(training):
-        caption = f"{row['truth']:.4g}, predicted\u00a0{row['predicted']:.4g}"
+        truth = formatting.format_measured(row["truth"])
+        predicted = formatting.format_measured(row["predicted"])
+        caption = f"{truth}, predicted\u00a0{predicted}"
         tiles.append(_make_picture_tile(row, caption))
     note = (
         "The test pictures with the largest errors: label and prediction, in the unit of "
