@@ -138,25 +138,42 @@ def predict_with_torch(project: Path) -> np.ndarray:
     return probabilities
 
 
-def run_predict(folder: Path, path: Path, *arguments: str) -> tuple[dict[int, float], str]:
+def run_predict(
+    folder: Path, path: Path, *arguments: str, code: int = 0
+) -> tuple[dict[int, float], str]:
     """Run the exported predict.py; returns the probability by line number, and the error stream."""
     done = run_without_untrained(
         PREDICT, folder.parent, str(folder / "predict.py"), str(path), *arguments
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     lines = [line.removeprefix(f"{path}:").split("\t") for line in done.stdout.splitlines()]
     probabilities = {int(number): float(text.removeprefix("click ")) for number, text in lines}
     return probabilities, done.stderr
+
+
+def test_the_help_and_the_messages_of_predict_suit_a_table(exported, project):
+    done = run_without_untrained(PREDICT, project, str(exported / "predict.py"), "--help")
+    assert "Predict click for each row of a CSV file" in done.stdout
+    assert "images" not in done.stdout
+    assert "classes" not in done.stdout
+    header = (project / "clicks.csv").read_bytes().splitlines()[0]
+    (project / "no_rows.csv").write_bytes(header + b"\n")
+    predictions, messages = run_predict(exported, project / "no_rows.csv", code=1)
+    assert predictions == {}
+    assert "no_rows.csv: cannot be read: it has a header and no rows" in messages
 
 
 def test_one_command_makes_a_model_from_a_click_log(exported, project):
     expected = predict_with_torch(project)
     assert expected.std() > 0.01
     for runtime, tolerance in (("torch", 1e-5), ("onnx", 1e-4)):
-        predictions, messages = run_predict(exported, project / "clicks.csv", "--runtime", runtime)
+        # The last row has too few fields, so the exit code says that a prediction is missing.
+        predictions, messages = run_predict(
+            exported, project / "clicks.csv", "--runtime", runtime, code=1
+        )
         assert list(predictions) == list(range(2, ROWS + 2))
         assert np.abs(expected - list(predictions.values())).max() < tolerance
-        assert f"clicks.csv:{ROWS + 2}: 3 fields instead of 8" in messages
+        assert f"clicks.csv:{ROWS + 2}: left out, 3 fields, not 8" in messages
 
     # Columns in another order, without the label and the dropped column, and with an empty line.
     order = [6, 4, 5, 2, 1, 3]

@@ -193,7 +193,7 @@ def read_samples(
     Args:
         path: A file, or a folder that is searched for images or for numpy files.
         config: The content of config.json.
-        unreadable: Files that cannot be read are added to this list.
+        unreadable: Files that cannot be read, or not completely, are added to this list.
     """
     if not path.is_dir():
         yield from read_file(path, config, unreadable)
@@ -242,7 +242,10 @@ def read_file(
         if config["table"]:
             from table import read_encoded_rows
 
-            yield from read_encoded_rows(path)
+            left_out: list[str] = []
+            yield from read_encoded_rows(path, left_out)
+            if left_out:
+                unreadable.append(path)
         elif config.get("reads_arrays") and path.suffix.lower() in ARRAY_SUFFIXES:
             yield from read_arrays(path, config)
         elif len(config["input_shape"]) == 1:
@@ -297,16 +300,29 @@ def format_probabilities(probabilities: Array, config: dict[str, Any], top: int)
     return [f"{config['classes'][index]} {probabilities[index]:.4f}" for index in best]
 
 
+def parse_arguments(config: dict[str, Any]) -> argparse.Namespace:
+    """Read the command line, whose help suits the network."""
+    description = (__doc__ or "").partition("\n")[0]
+    files = "images, numpy files, CSV files, or folders"
+    if config["table"]:
+        label = config["table"]["label"]
+        description = f"Predict {label} for each row of a CSV file: python predict.py rows.csv"
+        files = "CSV files whose first line names the columns"
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("paths", nargs="+", type=Path, help=files)
+    top_help = "how many classes to print per sample"
+    if config.get("target") or config["loss"] == "bce":
+        # There are no classes. The option stays, so that one command suits every network.
+        top_help = argparse.SUPPRESS
+    parser.add_argument("--top", type=int, default=1, help=top_help)
+    parser.add_argument("--runtime", choices=("auto", "onnx", "torch"), default="auto")
+    return parser.parse_args()
+
+
 def main() -> int:
     """Print one line per sample and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "paths", nargs="+", type=Path, help="images, numpy files, CSV files, or folders"
-    )
-    parser.add_argument("--top", type=int, default=1, help="how many classes to print per sample")
-    parser.add_argument("--runtime", choices=("auto", "onnx", "torch"), default="auto")
-    arguments = parser.parse_args()
     config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
+    arguments = parse_arguments(config)
     # model.py and table.py are beside this file.
     sys.path.insert(0, str(HERE))
     try:

@@ -66,19 +66,27 @@ def read_table_config() -> dict[str, Any]:
 # ------------------------------------------------------------------------------- reading CSV files
 
 
-def read_encoded_rows(path: Path) -> Iterator[tuple[str, Array]]:
+def read_encoded_rows(path: Path, left_out: list[str] | None = None) -> Iterator[tuple[str, Array]]:
     """Yield the encoded rows of a file with their names, such as `rows.csv:2`.
 
     Text in a column of numbers counts as missing and is reported at the end.
 
+    Args:
+        path: The file.
+        left_out: The names of rows with more or fewer fields than the header are added to it.
+
     Raises:
-        ValueError: A column is missing, or too many of its numbers are text.
+        ValueError: A column is missing, too many of its numbers are text, or there are no rows.
     """
-    rows = read_rows(path)
+    if left_out is None:
+        left_out = []
+    rows = read_rows(path, left_out)
+    row_count = 0
     checks = [NumberColumnCheck(column["name"]) for column in read_table_config()["dense"]]
     while batch := list(islice(rows, BATCH_SIZE)):
         names = [name for name, _ in batch]
         values = [row for _, row in batch]
+        row_count += len(batch)
         for check in checks:
             check.add([row[check.name] for row in values])
         yield from zip(names, encode(values), strict=True)
@@ -86,12 +94,18 @@ def read_encoded_rows(path: Path) -> Iterator[tuple[str, Array]]:
         if check.text_count:
             message = f"{path}: {check.describe()} and count as missing"
             print(make_printable(message), file=sys.stderr)
+    if not row_count and not left_out:
+        raise ValueError("it has a header and no rows")
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
+def read_rows(path: Path, left_out: list[str] | None = None) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a CSV file whose first line names the columns.
 
     A row that has more or fewer fields than the header is reported and skipped.
+
+    Args:
+        path: The file.
+        left_out: The names of the rows that are skipped are added to it.
     """
     open_file = OPENERS.get(path.suffix, open)
     with open_file(path, "rt", encoding="utf-8-sig", errors="backslashreplace", newline="") as file:
@@ -108,7 +122,9 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
             if len(values) == len(header):
                 yield f"{path}:{number}", dict(zip(header, values, strict=True))
             elif values:
-                message = f"{path}:{number}: {len(values)} fields instead of {len(header)}"
+                if left_out is not None:
+                    left_out.append(f"{path}:{number}")
+                message = f"{path}:{number}: left out, {len(values)} fields, not {len(header)}"
                 print(make_printable(message), file=sys.stderr)
 
 
