@@ -606,3 +606,13 @@ def test_a_lambda_can_stand_for_choose():
     best = Arch("mlp", tuple(study.best_params.items()))
     network = space.build(space.parse(str(best)))
     assert sum(parameter.numel() for parameter in network.parameters()) == study.best_value
+
+
+def test_a_method_of_choose_that_does_not_exist_names_the_right_one():
+    @untrained.space
+    def wrong(choose, task):
+        return nn.Linear(choose.integer("width", 4, 8), 2)
+
+    message = r"\(test_space_options.py:\d+\): choose has no integer; did you mean choose.int\?"
+    with pytest.raises(UsageError, match=message):
+        wrong.sample(0)

@@ -167,9 +167,13 @@ def _make_best_section(summary: SearchSummary) -> str:
         drawing = make_paragraph(note, "note")
     if summary.confirmation and summary.confirmation.winning_design:
         winner_text = summary.confirmation.winner_text
-        note = f"{winner_text}. This is the best network that the search found:"
+        note = (
+            f"{winner_text}. The text and the drawing below are of the best searched network, which "
+            "did not win:"
+        )
+        design = summary.confirmation.winning_design
         return make_section(
-            "Best architecture", make_paragraph(note), make_copyable(summary.best), drawing
+            f"Winner: {design}", make_paragraph(note), make_copyable(summary.best), drawing
         )
     return make_section("Best architecture", make_copyable(summary.best), drawing)
 

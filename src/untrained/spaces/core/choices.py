@@ -242,6 +242,16 @@ class _RecordingChoose:
     ) -> Any:
         return self._decide_number(name, make_float_range, low, high, step, log)
 
+    def __getattr__(self, name: str) -> Any:
+        # Python calls this only for names that do not exist.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        method = "float" if name in ("real", "uniform", "number", "double") else "int"
+        raise UsageError(
+            f"space {self._space_name}{_locate_call()}: choose has no {name}; did you mean "
+            f"choose.{method}? choose(name, options) takes a list of options of any type"
+        )
+
     def _decide_number(
         self,
         name: object,

@@ -669,7 +669,7 @@ class _MetaContext(DeviceContext):
     """
 
     def __init__(self) -> None:
-        super().__init__("meta")  # type: ignore[no-untyped-call]
+        super().__init__("meta")
 
     def __torch_function__(
         self,
