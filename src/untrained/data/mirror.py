@@ -101,8 +101,8 @@ def describe_mirroring(mirrored: bool, *, has_numbers: bool = False) -> str:
         )
     if mirrored:
         return (
-            "pictures are mirrored at random in training, because left and right hardly distinguish "
-            "their classes"
+            "pictures are mirrored at random in training, because left and right hardly "
+            "distinguish their classes"
         )
     if has_numbers:
         return (

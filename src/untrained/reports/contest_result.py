@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from untrained.files import read_result_file, write_atomically
-from untrained.formatting import format_count, format_label_name, format_percent, join_words
+from untrained.formatting import (
+    format_count,
+    format_label_name,
+    format_measured,
+    format_percent,
+    join_words,
+)
 from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_groups
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import CONTEST_FILE, belongs_to_search
@@ -97,7 +103,7 @@ class RoundResult:
     def text(self) -> str:
         """The result, such as "71.2 %", or an RMSE."""
         if self.rmse is not None:
-            return f"{self.rmse:.4g}"
+            return f"{format_measured(self.rmse)}"
         return format_percent(self.accuracy or 0.0)
 
 
@@ -294,8 +300,9 @@ class Contest:
             if self.end_reason == "interrupted":
                 return "not trained (interrupted)"
             return "not trained"
-        if result.accuracy is None:
-            return f"{result.rmse:.4g} \u00b1 {margin:.2g}"
+        if result.rmse is not None:
+            return f"{format_measured(result.rmse)} \u00b1 {margin:.2g}"
+        assert result.accuracy is not None
         return f"{100 * result.accuracy:.1f} \u00b1 {100 * margin:.1f} %"
 
     @property
@@ -335,7 +342,7 @@ class Contest:
         result = self.winning_entry.last_round
         if self.constant_rmse is None or result is None or result.rmse is None:
             return ""
-        text = f"Always predicting the mean has an RMSE of {self.constant_rmse:.4g}"
+        text = f"Always predicting the mean has an RMSE of {format_measured(self.constant_rmse)}"
         if result.rmse >= self.constant_rmse:
             return f"{text}, so the winner has not learned to predict the label yet."
         return f"{text} on these samples."

@@ -36,7 +36,7 @@ from untrained.types import Arch, Batch, Failure, Task
 # After this many samples, `sample` mutates the one that is closest to the limits. After as many
 # mutations it gives up.
 MAX_ATTEMPTS = 500
-# The first architecture of a search whose time is limited is sampled for at least this many seconds.
+# The first architecture of a search with a limited time is sampled for at least this many seconds.
 MIN_FIRST_SAMPLE_SECONDS = 20.0
 # After this many mutations of an architecture, `mutate` returns a new sample.
 _MAX_NEIGHBOURS = 100

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from untrained.formatting import format_measured
 from untrained.training.ctr_metrics import (
     CALIBRATION_BINS,
     Array,
@@ -126,9 +127,9 @@ def make_mean_warning(rmse: float, mean_rmse: float) -> str:
         return ""
     comparison = "equal to" if rmse == mean_rmse else "worse than"
     return (
-        f"the test RMSE {rmse:.4g} is {comparison} that of always predicting the mean "
-        f"({mean_rmse:.4g}): do not use this network; allow more time (search with --time 15m, or "
-        "train with more --epochs), or add more pictures or rows"
+        f"the test RMSE {format_measured(rmse)} is {comparison} that of always predicting the mean "
+        f"({format_measured(mean_rmse)}): do not use this network; allow more time (search with "
+        "--time 15m, or train with more --epochs), or add more pictures or rows"
     )
 
 

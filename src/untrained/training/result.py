@@ -14,7 +14,7 @@ from untrained.data.pictures.card import propose_batch_size
 from untrained.data.samples import DATASET_NAME
 from untrained.errors import UsageError
 from untrained.files import find_free_folder, read_result_file, use_run_folder, write_atomically
-from untrained.formatting import format_count, format_percent
+from untrained.formatting import format_count, format_measured, format_percent
 from untrained.training.accuracy import (
     compute_accuracy_interval,
     format_accuracy,
@@ -60,7 +60,9 @@ def format_regression_errors(rmse: float | None, mae: float | None, r2: float | 
 
     The name of the first one is left out: it is in the sentence, or in the title of the row.
     """
-    text = f"{rmse:.4g}, MAE {mae:.4g}"
+    assert rmse is not None
+    assert mae is not None
+    text = f"{format_measured(rmse)}, MAE {format_measured(mae)}"
     if r2 is not None:
         text += f", R2 {r2:.3f}"
     return text
@@ -300,10 +302,9 @@ class TrainingResult:
                 f"classes a log loss of {self.constant['loss']:.4f}"
             )
         if self.kind == REGRESSION and self.constant:
-            return (
-                "always predicting the mean has a test RMSE of "
-                f"{self.constant['rmse']:.4g} and an MAE of {self.constant['mae']:.4g}"
-            )
+            rmse = format_measured(self.constant["rmse"])
+            mae = format_measured(self.constant["mae"])
+            return f"always predicting the mean has a test RMSE of {rmse} and an MAE of {mae}"
         return ""
 
     @property

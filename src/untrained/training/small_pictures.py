@@ -68,9 +68,9 @@ def _run_without_traces(model: nn.Module, check: Callable[[], bool]) -> bool:
 def choose_small_share(task: Task, device: str) -> float:
     """Return which share of the steps of a short training should see reduced pictures.
 
-    On a GPU it is 0, because the time of a step of a small network hardly depends on the size of the
-    pictures there. It is also 0 if there is nothing to reduce, and for a regression, because the
-    label may be a size.
+    On a GPU it is 0, because the time of a step of a small network hardly depends on the size of
+    the pictures there. It is also 0 if there is nothing to reduce, and for a regression, because
+    the label may be a size.
     """
     has_pictures = len(task.input_shape) == 3 and min(task.input_shape[1:]) >= MIN_SIDE
     if torch.device(device).type != "cpu" or not has_pictures or task.kind == REGRESSION:

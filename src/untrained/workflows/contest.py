@@ -5,9 +5,9 @@ the known designs of the space. Each round trains every remaining entry for the 
 about a third of them. An entry continues with its weights of the previous round: every round is one
 cycle of the learning rate, from its highest value to zero, so that networks are compared after a
 complete schedule (SGDR: Loshchilov and Hutter, ICLR 2017). Before a comparison, the statistics of
-batch norms are measured with the final weights (`training/norm_statistics.py`). Only a training that takes far longer
-than expected is stopped within its cycle (`MAX_OVERRUN`). After the first round, the best entry
-enters again with a lower and a higher learning rate.
+batch norms are measured with the final weights (`training/norm_statistics.py`). Only a training
+that takes far longer than expected is stopped within its cycle (`MAX_OVERRUN`). After the first
+round, the best entry enters again with a lower and a higher learning rate.
 
 Entries are compared on validation samples that no entry was trained on: by accuracy, or by RMSE if
 labels are numbers. Afterwards the winner is trained on these samples too, so that a large

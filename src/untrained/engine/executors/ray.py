@@ -31,8 +31,8 @@ try:
     from ray.exceptions import RayActorError, RayError
 except ImportError as error:
     raise UsageError(
-        "ray is not installed; install it with `pip install '.[ray]'` in your clone of untrained, or use --workers, "
-        "which does not need it"
+        "ray is not installed; install it with `pip install '.[ray]'` in your clone of untrained, "
+        "or use --workers, which does not need it"
     ) from error
 
 

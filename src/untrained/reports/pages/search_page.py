@@ -168,8 +168,8 @@ def _make_best_section(summary: SearchSummary) -> str:
     if summary.confirmation and summary.confirmation.winning_design:
         winner_text = summary.confirmation.winner_text
         note = (
-            f"{winner_text}. The text and the drawing below are of the best searched network, which "
-            "did not win:"
+            f"{winner_text}. The text and the drawing below are of the best searched network, "
+            "which did not win:"
         )
         design = summary.confirmation.winning_design
         return make_section(
