@@ -107,6 +107,28 @@ def test_the_other_anchor_decides_if_one_fails():
     assert both.weights == pytest.approx(dict(only_anchor.weights))
 
 
+def test_a_constant_anchor_has_no_weight_and_no_say():
+    """MeCo is 0 for every network without maps."""
+    reference = make_reference(np.random.default_rng(0))
+    only_anchor = Consensus.fit(reference, ["anchor"])
+    reference["constant"] = np.zeros(40)
+    both = Consensus.fit(reference, ["anchor", "constant"])
+    assert both.weights == pytest.approx(dict(only_anchor.weights))
+    assert both.agreement == pytest.approx(only_anchor.agreement)
+    assert "constant" in both.left_out
+
+
+def test_if_all_anchors_are_constant_the_members_count_equally():
+    reference = make_reference(np.random.default_rng(0))
+    reference["anchor"] = np.zeros(40)
+    consensus = Consensus.fit(reference, ["anchor"])
+    assert set(consensus.weights.values()) == {1 / len(reference)}
+    networks = [
+        {name: float(column[row]) for name, column in reference.items()} for row in range(40)
+    ]
+    assert None not in [consensus.score(network) for network in networks]
+
+
 def test_a_member_that_fails_on_most_reference_networks_is_left_out():
     reference = make_reference(np.random.default_rng(0))
     reference["related"][:21] = nan
@@ -391,8 +413,9 @@ def test_the_description_says_how_far_members_agree():
 def test_the_scale_of_the_scores_is_described():
     assert describe_scale({"label": "consensus", "reference_size": 64}) == (
         "A score of consensus is a geometric mean of percentiles among the 64 random reference "
-        "networks, one percentile per proxy: an average network has about 0.5, and networks that "
-        "must be small, for example to be trained in the available time, can all be below."
+        "networks, one percentile per proxy: an average network has about 0.5. If the available "
+        "training time or a latency limit allows only small networks, all candidates can score "
+        "below 0.5."
     )
 
 

@@ -5,8 +5,8 @@ random architectures of the space. It serves two purposes. First, each score is 
 percentile, its position among the reference scores, so the consensus of an architecture does not
 depend on the other candidates. Second, the rank correlations between the members give the weights:
 a member that agrees with the anchors counts more, and one that contradicts them does not count. The
-anchors are two of the members, the number of multiply-adds and MeCo, because neither ranks any
-known family of networks badly (docs/results/consensus.md). The idea to estimate quality from
+anchors are two of the members, the number of multiply-adds and MeCo, because on every known family
+at least one of them ranks well (docs/results/consensus.md). The idea to estimate quality from
 agreement comes from the spectral meta-learner (Parisi et al., PNAS 2014, arXiv:1303.3257).
 """
 
@@ -132,8 +132,8 @@ class Consensus:
             w_j = max(0, mean of R[j, a] over the anchors a)
 
         R are the rank correlations between members on the reference sample. With fewer than
-        `MIN_REFERENCE` architectures, or if all anchors failed on most of them, all members have
-        the same weight.
+        `MIN_REFERENCE` architectures, or if no anchor is usable, all members have the same weight.
+        An anchor is not usable if it failed on most architectures, or is constant.
 
         Args:
             reference: Scores of the reference architectures, such that higher is better.
@@ -146,7 +146,11 @@ class Consensus:
         usable = {name: column for name, column in columns.items() if name not in left_out}
         names = list(usable)
         R = _correlate_members(usable)
-        usable_anchors = [name for name in anchors if name in usable]
+        # A constant anchor says nothing about the others.
+        usable_anchors = []
+        for name in anchors:
+            if name in usable and R[names.index(name), names.index(name)] > 0:
+                usable_anchors.append(name)
         weights = {}
         if usable_anchors and count >= MIN_REFERENCE:
             anchor_indices = [names.index(name) for name in usable_anchors]
@@ -277,10 +281,10 @@ def _compute_ranks(values: Sequence[float] | Floats) -> Floats:
 def _correlate_members(columns: Mapping[str, Floats]) -> Floats:
     """Return Spearman's correlation of every pair of members on the networks that both scored.
 
-    A constant column correlates with nothing.
+    A constant column correlates with nothing, not even with itself.
     """
     names = list(columns)
-    R = np.eye(len(names))
+    R = np.diag([float(np.nanmax(columns[name]) > np.nanmin(columns[name])) for name in names])
     for i, j in combinations(range(len(names)), 2):
         first = columns[names[i]]
         second = columns[names[j]]
