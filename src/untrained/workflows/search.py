@@ -237,7 +237,8 @@ class SearchOptions(ComputeOptions, total=False):
             The default is 3 on pictures of your own, 5 on tables of your own, else 0. For data in
             Python it is 0, unless `export` is set.
         effort: "quick" (15 minutes), "normal" (1 hour) or "thorough" (4 hours). The default is
-            "quick" if pictures of your own have a contest and `time` is not set, else no limit.
+            "quick" if pictures of your own, or arrays in Python that are not rows, have a contest
+            and `time` is not set, else no limit.
         export: Train the winner, and export it to this folder.
         recipe: Recipe of that training; None for the default.
         refit: "all" to train on all samples in the end, test part included.
@@ -410,7 +411,14 @@ class _SearchData:
     source: DataSource | None = None
 
     def choose_group_size(self, has_export: bool) -> int:
-        """Return the default of `confirm`: the same as on the command line."""
+        """Return the default of `confirm`.
+
+        For named data, it is the same as on the command line. For data in Python, it depends on
+        their shape, and is 0 without an export.
+
+        Args:
+            has_export: Whether the winner is exported.
+        """
         if self.source is not None and self.name == DATASET_NAME and has_export:
             if self.source.is_table:
                 return DEFAULT_TABLE_GROUP_SIZE
@@ -418,7 +426,11 @@ class _SearchData:
         return get_default_group_size(self.name)
 
     def choose_effort(self) -> str:
-        """Return the default of `effort`: the same as on the command line."""
+        """Return the default of `effort`.
+
+        For named data, it is the same as on the command line. For data in Python, it depends on
+        their shape.
+        """
         if self.source is not None and self.name == DATASET_NAME and not self.source.is_table:
             return "quick"
         return get_default_effort(self.name)
@@ -523,6 +535,9 @@ def run_search(
     )
     run = _open_run(setup)
     finished_phases = _list_finished_phases(setup, run, time_plan)
+    if finished_phases and setup.budget.seconds is not None:
+        # More scores would not change who wins. A search scores at least one network per session.
+        setup = replace(setup, budget=replace(setup.budget, seconds=0.0))
     remark = ""
     if time_plan.describe() or finished_phases:
         remark = f"The plan: {_describe_time_plan(setup, time_plan, {}, finished_phases)}."
@@ -541,7 +556,7 @@ def run_search(
 
 
 def _list_finished_phases(setup: SearchSetup, run: RunFolder, time_plan: TimePlan) -> list[str]:
-    """Return the phases after the scoring that the same command on pictures finished before.
+    """Return the contest and the training, if the same command on pictures finished them before.
 
     Their results are read from the run folder. The list is empty if the settings have changed.
     """
@@ -587,9 +602,16 @@ def _describe_time_plan(
     if finished_phases:
         verb = "is" if len(finished_phases) == 1 else "are"
         text = f"the finished {join_words(finished_phases)} of this run {verb} reused"
-        other_phases = tuple(phase for phase in time_plan.phases if phase not in finished_phases)
+        left_out = list(finished_phases)
+        if setup.budget.seconds == 0:
+            left_out.append(SCORING)
+        other_phases = tuple(phase for phase in time_plan.phases if phase not in left_out)
+        if not other_phases or other_phases == (SCORING,):
+            return text
+        if other_phases == (TRAINING,):
+            return f"{text}; the training continues"
         plan = replace(time_plan, phases=other_phases).describe(durations)
-        return f"{text}; {plan}" if plan else text
+        return f"{text}; {plan}"
     remaining = time_plan.get_remaining_seconds()
     scoring = time_plan.allot_seconds(SCORING)
     if not setup.source.is_table or remaining is None or scoring is None:
