@@ -77,7 +77,10 @@ def test_every_phase_ends_with_one_line_and_the_best_can_be_exported(
         code, _, err = run_cli(*COMMAND.split())
     assert code == 130
     text = " ".join(err.split())
-    assert "during the export; the network is trained: untrained export run --out model" in text
+    assert (
+        "during the export; the network has been trained; to export it: untrained export run "
+        "--out model"
+    ) in text
     assert not (project / "model").exists()
     assert run_cli("export", "run", "--out", "model")[0] == 0
 

@@ -65,7 +65,10 @@ def test_a_refit_and_the_decision_on_mirroring_are_printed(run_cli, project):
     code, out, _ = run_cli(*command, "--refit", "validation")
     assert code == 0
     text = " ".join(out.split())
-    assert "trained on the training and the validation part: the moving average of epoch 2" in text
+    assert (
+        "trained on the training and the validation part: the moving average of the weights after "
+        "epoch 2"
+    ) in text
     assert (
         "pictures are not mirrored in training, because left and right distinguish their classes"
         in text

@@ -192,6 +192,9 @@ def test_an_interrupted_run_shows_how_to_resume() -> None:
     assert "Resume" in interrupted
     assert "Stopped" not in finished
     assert "Command" in finished
+    assert "Repeats this search; the scores are the same." in finished
+    timed = extract_body(render_search_page(make_summary(has_timed_trainings=True)))
+    assert "Trainings depend on the time that they get, so results can differ." in timed
 
 
 def test_the_first_traceback_of_each_kind_of_failure_is_shown_and_escaped() -> None:

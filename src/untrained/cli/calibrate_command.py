@@ -58,8 +58,9 @@ def calibrate(
     """Find the proxy that works best on your own space and data.
 
     It trains a few architectures briefly and compares the ranking of each proxy with their
-    accuracies. Afterwards, `untrained search --proxy auto` uses consensus, or the best proxy if it
-    is significantly better.
+    accuracies. Afterwards, `untrained search --proxy auto` uses consensus, or another proxy that is
+    significantly better; params takes the place of consensus if that was not compared or failed,
+    and is used if no proxy ranks better than chance.
 
     Example: untrained calibrate --space ./mine.py:mynet --data digits --trainings 12 --epochs 3
 

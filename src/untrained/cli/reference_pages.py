@@ -194,8 +194,8 @@ RECIPE_PAGE_INTRODUCTION = f"""{GENERATED}
 
 A recipe is everything about a training that is neither network nor data. Choose one with
 `untrained train NETWORK --recipe NAME`; options are in brackets: `quick(epochs=40,rate=0.05)`. The
-default is `photos` for your own pictures, `ctr` for tables with a binary label, `table` for other
-tables, and `quick` otherwise.
+default is `photos` for your own pictures and arrays (C, H, W), `ctr` for tables with a binary
+label, `table` for other data of your own, and `quick` otherwise.
 """
 
 

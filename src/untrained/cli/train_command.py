@@ -37,8 +37,8 @@ def train(
         str | None,
         typer.Option(
             help="Recipe: quick, photos, quick(rate=0.1), ...; see `untrained list recipes`.",
-            show_default="photos for your pictures; ctr for tables with a binary label, "
-            "table for other tables; else quick",
+            show_default="photos for your own pictures and arrays (C, H, W); ctr for "
+            "tables with a binary label; table for other data of your own; else quick",
             rich_help_panel=WHAT,
         ),
     ] = None,

@@ -357,7 +357,10 @@ class Confirmation:
             selections.append("at random" if name == "random" else f"by {name}")
         selection = " and ".join(selections)
         if self.best_arch_result is None:
-            return "No network could be trained on all rows, so the first of the ranking wins"
+            return (
+                "No searched network could be trained and no hand-designed network won, so the "
+                "first of the ranking wins"
+            )
         # "An" is right for AUC, accuracy and R2.
         result = format_result(self.best_arch_result, self.kind)
         return (

@@ -129,6 +129,7 @@ class SearchSummary:
     confirmation: Confirmation | None = None  # short trainings of the best, on a table
     contest: Contest | None = None  # short trainings of the best, on images
     training: TrainingResult | None = None  # of the winner, if it was trained in the same folder
+    has_timed_trainings: bool = False  # whether the command trains networks within a time limit
 
     @property
     def best(self) -> str:

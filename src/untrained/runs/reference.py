@@ -171,8 +171,8 @@ def describe_scale(facts: Mapping[str, Any]) -> str:
     return (
         f"A score of {facts['label']} is a geometric mean of percentiles among the "
         f"{facts['reference_size']} random reference networks, one percentile per proxy: an "
-        "average network has about 0.5, and networks that must be small, for example to be trained "
-        "in the available time, can all be below."
+        "average network has about 0.5. If the available training time or a latency limit allows "
+        "only small networks, all candidates can score below 0.5."
     )
 
 

@@ -106,9 +106,10 @@ class SearchLimits:
                 self.space.set_fallback(self._fallback)
 
     def make_size_space(self) -> ConstrainedSpace:
-        """Return the architectures that satisfy all limits except the latency limit.
+        """Return the architectures that satisfy the user's limits on size.
 
-        Sampling from this space does not measure latency.
+        Latency and training time are not limited, so sampling from this space does not measure
+        latency.
         """
         size_limits = replace(self._limits, max_latency=None)
         size_space = ConstrainedSpace(self._full_space, size_limits, self._task)

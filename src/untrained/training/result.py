@@ -70,9 +70,10 @@ def format_regression_errors(rmse: float | None, mae: float | None, r2: float | 
 
 @dataclass(frozen=True)
 class TrainingKey:
-    """Everything that the weights of a training depend on.
+    """What identifies a training.
 
-    Two trainings with equal keys produce the same weights on the same kind of machine.
+    Two trainings with equal keys produce the same weights on the same kind of machine, unless
+    `finish_in` shortened one of them.
 
     Attributes:
         what: The network as the user named it, or the class name of a module.

@@ -74,8 +74,9 @@ def calibrate(
 ) -> BenchmarkResult:
     """Compare proxies with a few short trainings on the user's own space and data.
 
-    `search(..., proxy="auto")` uses the recommended proxy: `consensus`, unless another proxy is
-    significantly better.
+    `search(..., proxy="auto")` uses the recommended proxy: `consensus`, or another proxy that is
+    significantly better; `params` takes the place of `consensus` if that was not compared or
+    failed, and is recommended if no proxy ranks better than chance.
 
     Args:
         space: A space, or its name, such as "./mine.py:mynet".
@@ -322,12 +323,15 @@ def read_recommended_proxy(space: str, data: str, proxy: str = AUTO) -> str:
 
 
 def recommend_proxy(results: Sequence[ProxyResult]) -> str:
-    """Return the default proxy, or the best one if it is significantly better.
+    """Return `consensus`, or another proxy that is significantly better.
+
+    `params` takes the place of `consensus` if that was not compared or failed, and is recommended
+    if no proxy ranks better than chance. If `params` was not compared either, the best proxy is
+    recommended. Proxies that failed on an architecture are not considered.
 
     Taking the best of many proxies on a few trainings finds worse networks
-    (docs/results/few-trainings.md), so a proxy that the trainings cannot distinguish from the
-    default one is not recommended. If the default proxy was not compared, or failed, the number of
-    parameters takes its place. Proxies that failed on an architecture are not considered.
+    (docs/results/few-trainings.md), so a proxy that the trainings cannot distinguish from
+    `consensus` is not recommended.
     """
     best = _find_best(results)
     if best is None or _get_spearman(best) <= 0:

@@ -51,8 +51,8 @@ class ExportResult:
         folder: The folder of the export.
         config: The content of `config.json`.
         missing: Files that could not be written, with the reasons.
-        moved_files_folder: Folder with the files that the user added to the output folder during
-            the export; None if there were none.
+        moved_files_folder: Folder with the files that were added or changed in the output folder
+            during the export; None if there were none.
     """
 
     folder: Path

@@ -269,6 +269,8 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
     confirmation = Confirmation.read(run)
     contest = Contest.read(run)
     advice = get_confirm_advice(has_trained=contest is not None or confirmation is not None)
+    # The command trains networks if it has `--confirm` or `--export`.
+    has_trainings = config.confirm > 0 or bool(run.export)
     return SearchSummary(
         title=make_search_title(run),
         command=run.to_command(),
@@ -302,6 +304,7 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         contest=contest,
         training=_read_training(run.folder),
         export=_find_export(run),
+        has_timed_trainings=has_trainings and config.time_seconds is not None,
     )
 
 

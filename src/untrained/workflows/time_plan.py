@@ -24,7 +24,7 @@ EARLY_END_SHARE = 0.8
 
 @dataclass(frozen=True)
 class TimePlan:
-    """How long the phases of a search may take. The time runs from the creation of the plan.
+    """How long the phases of a search may take. The time runs from `start`.
 
     A phase that ends early leaves its time to the phases after it.
 

@@ -156,9 +156,10 @@ def train(
             the split depends only on the samples and their order.
         recipe: A recipe, with options in brackets: "quick(epochs=5,rate=0.05)". The default is the
             recipe of the earlier training of the run if there is one, else "ctr" for tables with a
-            binary label, "photos" for pictures of your own, "table" for other data of your own and
-            "quick" for everything else. The winner of a contest continues with its weights and its
-            learning rate, as a refit, unless `data`, `recipe`, `run`, `start` or `patience` is set.
+            binary label, "photos" for your own pictures and arrays (C, H, W), "table" for other
+            data of your own and "quick" for everything else. The winner of a contest continues with
+            its weights and its learning rate, as a refit, unless `data`, `recipe`, `run`, `start`
+            or `patience` is set.
         space: The space of an architecture.
         epochs: Number of epochs, instead of that of the recipe.
         run: Folder of the training. The default is the run folder, or a new one below `runs`. If
@@ -373,7 +374,7 @@ def train(
             board = TensorBoardWriter(folder / TENSORBOARD_FOLDER)
             stack.callback(board.close)
         if process.writes_files and folder == setup.run_folder:
-            network_text = f"The winner is trained: {setup.arch or setup.name}."
+            network_text = f"The winner is being trained: {setup.arch or setup.name}."
             stack.enter_context(live_report.follow(RunFolder.read(folder), network_text))
         stack.enter_context(random_state(seed))
         stack.enter_context(fastest_kernels(process.device))

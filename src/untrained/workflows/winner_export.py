@@ -194,7 +194,8 @@ def export_trained_winner(options: WinnerExportOptions) -> ExportResult:
     except KeyboardInterrupt:
         command = f"untrained export {quote(str(options.run))} --out {quote(str(options.out))}"
         raise Interrupted(
-            f"stopped by Ctrl-C during the export; the network is trained: {command}"
+            "stopped by Ctrl-C during the export; the network has been trained; to export it: "
+            f"{command}"
         ) from None
     # The report says where the exported model is.
     write_report(options.run)

@@ -18,7 +18,7 @@ def show_export_result(result: ExportResult) -> None:
         console.print_plain(f"model.onnx: {milliseconds} per sample on this machine")
     if result.moved_files_folder:
         console.print_plain(
-            "files that appeared in the folder during the export were moved to: "
+            "files that were added to the folder or changed during the export were moved to: "
             f"{result.moved_files_folder}",
             wrap=False,
         )

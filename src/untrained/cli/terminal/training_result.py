@@ -119,12 +119,12 @@ def show_training_result(
 
 
 def _describe_selection(result: TrainingResult) -> str:
-    """Return `selected on the validation part: the weights of epoch 3, 91.2 %`."""
+    """Return `selected on the validation part: the weights after epoch 3, 91.2 %`."""
     selected = result.best
     weights = "the weights"
     if selected["kind"] == "average":
-        weights = "the moving average"
-    weights += f" of epoch {selected['epoch']}"
+        weights = "the moving average of the weights"
+    weights += f" after epoch {selected['epoch']}"
     if result.estimated_by:
         return f"{weights}; {result.estimate_text}"
     if result.key.refit:

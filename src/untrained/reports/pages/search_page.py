@@ -262,8 +262,8 @@ def _make_search_command_section(summary: SearchSummary) -> str:
     if summary.stopped_early:
         note = "Resumes this search; existing scores are kept."
         return make_command_section(summary.command, note, "Resume")
-    note = "Repeats this search with the same result."
-    if summary.contest:
+    note = "Repeats this search; the scores are the same."
+    if summary.contest or summary.has_timed_trainings:
         note = (
             "Repeats the whole run. Trainings depend on the time that they get, so results can "
             "differ."
