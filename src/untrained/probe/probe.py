@@ -608,11 +608,13 @@ class Probe(ForwardProbe):
     @cached_property
     def depth(self) -> int:
         """The longest chain of weight matrices from input to output."""
-        # With two copies of the sample, a batch norm sees several values per channel even if maps
-        # have a single position.
-        inputs = self.copy_inputs()[:1].repeat_interleave(2, 0)
+        inputs = self.copy_inputs()[:1]
         with torch.enable_grad(), self.scoring_mode():
-            return measure_depth(self.model, inputs, read_logits)
+            try:
+                return measure_depth(self.model, inputs, read_logits)
+            except Unscorable:
+                # If maps have a single position, a batch norm needs two samples.
+                return measure_depth(self.model, inputs.repeat_interleave(2, 0), read_logits)
 
 
 def _copy_inference_tensors(batch: Batch) -> Batch:

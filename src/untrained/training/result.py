@@ -60,8 +60,8 @@ def format_regression_errors(rmse: float | None, mae: float | None, r2: float | 
 
     The name of the first one is left out: it is in the sentence, or in the title of the row.
     """
-    assert rmse is not None
-    assert mae is not None
+    if rmse is None or mae is None:
+        raise TypeError("a result of a regression has no RMSE or no MAE")
     text = f"{format_measured(rmse)}, MAE {format_measured(mae)}"
     if r2 is not None:
         text += f", R2 {r2:.3f}"
