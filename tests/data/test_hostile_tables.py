@@ -1,6 +1,8 @@
 """Malformed tables: each is refused in one line, or read and reported on its card."""
 
 import gzip
+import subprocess
+import sys
 from statistics import median
 
 import pyarrow as pa
@@ -392,3 +394,37 @@ def test_a_table_that_is_not_read_to_its_end_leaves_no_thread(tmp_path, monkeypa
     assert 0 < rows < 1000
     with pytest.raises(StopIteration):
         readers[0].read_next_batch()
+
+
+def test_threads_of_arrow_have_released_a_table_without_good_rows(tmp_path, monkeypatch):
+    """A program that ended before, as after the error about such rows, was often aborted."""
+    watched = []
+    wait_until_released = _reader._ArrowObjects.wait_until_released
+
+    def wait_and_keep(arrow_objects):
+        wait_until_released(arrow_objects)
+        watched.append(arrow_objects)
+
+    monkeypatch.setattr(_reader._ArrowObjects, "wait_until_released", wait_and_keep)
+    (tmp_path / "unquoted.csv").write_text("arch,accuracy\n" + "a=1,b=2,c=3,0.5\n" * 20)
+    bad_rows = _reader.BadRows()
+    for _ in range(10):
+        assert list(_reader.open_csv(tmp_path / "unquoted.csv").read_blocks(bad_rows)) == []
+    assert bad_rows.count == 200
+    references = [reference for objects in watched for reference in objects._references]
+    assert len(references) >= 10 * 4  # stream, handler, text, and the end of the text
+    assert not any(reference() is not None for reference in references)
+
+
+def test_a_program_that_ends_after_an_error_in_a_table_is_not_aborted(tmp_path):
+    (tmp_path / "unquoted.csv").write_text("arch,accuracy\n" + "a=1,b=2,c=3,0.5\n" * 20)
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from untrained.data.tables.reader import BadRows, open_csv\n"
+        "list(open_csv(Path(sys.argv[1])).read_blocks(BadRows()))\n"
+    )
+    for _ in range(4):
+        command = [sys.executable, "-c", code, str(tmp_path / "unquoted.csv")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -8,10 +8,12 @@ count rows: a line break inside quotation marks and an empty line do not count.
 import codecs
 import csv
 import io
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,9 @@ BLOCK_BYTES = 2**22  # bytes of text that are in memory at once
 PARQUET_ROWS = 2**14  # rows of a block of a parquet file
 _MAX_BAD_ROWS_SHOWN = 5
 _HEAD_BYTES = 2**16
+# Arrow releases what it has read from within milliseconds.
+_RELEASE_SECONDS = 5.0
+_RELEASE_POLL_SECONDS = 0.001
 _UTF8_CONTINUATION = bytes(range(0x80, 0xC0))  # bytes of a character after its first one
 Blocks = Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]
 
@@ -180,16 +185,20 @@ def _read_csv_blocks(
         null_values=MISSING,
     )
     line = 1 + skipped_lines
+    reader = None
     with _convert_errors(path), pa.input_stream(str(path)) as stream:
-        utf8_stream = _Utf8Stream(stream)
+        arrow_objects = _ArrowObjects()
+        arrow_objects.add(handle_invalid_row)
+        utf8_stream = _Utf8Stream(stream, arrow_objects)
+        arrow_objects.add(utf8_stream)
         try:
-            reader = pcsv.open_csv(utf8_stream, read_options, parse_options, convert_options)
-        except pa.ArrowInvalid as error:
-            if any(message in str(error) for message in ("Empty CSV file", "Could not skip")):
-                # The file has nothing after the header.
-                return
-            raise
-        try:
+            try:
+                reader = pcsv.open_csv(utf8_stream, read_options, parse_options, convert_options)
+            except pa.ArrowInvalid as error:
+                if any(message in str(error) for message in ("Empty CSV file", "Could not skip")):
+                    # The file has nothing after the header.
+                    return
+                raise
             for block in reader:
                 # The lines of the block are the next ones, without the bad lines between them.
                 candidates = np.arange(line, line + len(block) + len(bad_lines))
@@ -199,19 +208,46 @@ def _read_csv_blocks(
                     bad_lines[:] = [number for number in bad_lines if number >= line]
                     yield block, lines
         finally:
-            _finish_reader(reader, utf8_stream)
+            utf8_stream.stop()
+            if reader is not None:
+                _exhaust_reader(reader)
+            # Arrow's threads hold these objects too, and may be the last to release them.
+            del reader, utf8_stream, parse_options, handle_invalid_row
+            arrow_objects.wait_until_released()
 
 
-def _finish_reader(reader: pcsv.CSVStreamingReader, utf8_stream: "_Utf8Stream") -> None:
+def _exhaust_reader(reader: pcsv.CSVStreamingReader) -> None:
     """Let Arrow finish when the rest of a file is not needed.
 
     A thread of Arrow reads ahead from our Python stream. If the interpreter exits meanwhile, the
     process is aborted.
     """
-    utf8_stream.stop()
     with suppress(pa.ArrowException):
         for _ in reader:
             pass
+
+
+class _ArrowObjects:
+    """Python objects that Arrow uses.
+
+    After the last block, threads of Arrow still release them, and need the interpreter for that: if
+    the interpreter exits meanwhile, the process is aborted.
+    """
+
+    def __init__(self) -> None:
+        self._references: list[weakref.ref[Any]] = []
+
+    def add(self, target: object) -> None:
+        """Watch an object, which must allow weak references."""
+        self._references.append(weakref.ref(target))
+
+    def wait_until_released(self) -> None:
+        """Wait, but not forever: a debugger or a traceback may hold the objects too."""
+        deadline = monotonic() + _RELEASE_SECONDS
+        while any(reference() is not None for reference in self._references):
+            if monotonic() > deadline:
+                break
+            sleep(_RELEASE_POLL_SECONDS)
 
 
 class _Utf8Stream(io.RawIOBase):
@@ -220,8 +256,9 @@ class _Utf8Stream(io.RawIOBase):
     Arrow fails on a bad row with such bytes, so that it could not even be counted.
     """
 
-    def __init__(self, stream: pa.NativeFile) -> None:
+    def __init__(self, stream: pa.NativeFile, arrow_objects: _ArrowObjects) -> None:
         self._stream = stream
+        self._arrow_objects = arrow_objects
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         self._buffer = b""
         self._is_exhausted = False
@@ -234,10 +271,11 @@ class _Utf8Stream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1) -> NDArray[np.uint8]:
         """Read exactly `size` bytes unless the stream ends.
 
-        Arrow treats a shorter result as a block, and a row must fit into one block.
+        The result is an array, because weak references to bytes are not possible. Arrow treats a
+        shorter result as a block, and a row must fit into one block.
         """
         if self._is_stopped:
             # The last read may have ended inside a character. Return its other bytes, because Arrow
@@ -245,7 +283,7 @@ class _Utf8Stream(io.RawIOBase):
             rest_size = len(self._buffer) - len(self._buffer.lstrip(_UTF8_CONTINUATION))
             rest = self._buffer[:rest_size]
             self._buffer = b""
-            return rest
+            return self._share_with_arrow(rest)
         while not self._is_exhausted and not 0 <= size <= len(self._buffer):
             raw = self._stream.read(BLOCK_BYTES)
             self._is_exhausted = not raw
@@ -253,7 +291,12 @@ class _Utf8Stream(io.RawIOBase):
         cut = len(self._buffer) if size < 0 else size
         data = self._buffer[:cut]
         self._buffer = self._buffer[cut:]
-        return data
+        return self._share_with_arrow(data)
+
+    def _share_with_arrow(self, data: bytes) -> NDArray[np.uint8]:
+        array = np.frombuffer(data, np.uint8)
+        self._arrow_objects.add(array)
+        return array
 
 
 # ---------------------------------------------------------------------------------------- parquet
