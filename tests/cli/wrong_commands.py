@@ -131,7 +131,7 @@ NAMES = {
     "bench --space ./mine.py:mynet --table clicks.csv": "clicks.csv has no column 'arch' with architectures; its "
     "columns are click, user, price",
     "bench --space ./mine.py:mynet --table results_unknown.csv": "line 3 of results_unknown.csv: width=9 is not in "
-    "./mine.py:mynet: width=9: 'width' is 9, but it can only be one of 2, 3, 4",
+    "./mine.py:mynet: 'width' is 9, but it can only be one of 2, 3, 4",
     "bench --space ./mine.py:mynet --table results_nan.csv": "line 3 of results_nan.csv: accuracy is missing or NaN",
     "bench --space ./mine.py:mynet --table results_infinite.csv": "line 3 of results_infinite.csv: accuracy is infinite",
     "bench --space ./mine.py:mynet --table results_few.csv": "results_few.csv has 2 architectures; a comparison needs",

@@ -10,6 +10,7 @@ from scipy import stats
 import untrained as ut
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.errors import UsageError
+from untrained.spaces import load_space
 
 RESULTS = {
     "depth=1,width0=4": 0.80,
@@ -117,6 +118,29 @@ def test_wrong_options_are_refused_in_one_line(own_space, options, message):
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arch", "message"),
+    [
+        ("depth=9", "depth=9 is not in SPACE: 'depth' is 9, but it can only be one of "),
+        ("depth=1", "depth=1 is not in SPACE: it has no value for 'width0'; it can be "),
+        ("depth=9," + 50 * "width0=4,", "... is not in SPACE: "),
+    ],
+)
+def test_an_unknown_architecture_of_a_space_object_is_named_once_with_the_reason(
+    own_space, arch, message
+):
+    space = load_space(own_space)
+    frame = make_frame()
+    frame.loc[1, "arch"] = arch
+    with pytest.raises(UsageError) as caught:
+        ut.bench(space, "params", table=frame, data="noise")
+    assert str(caught.value).startswith("row 2 of DataFrame: depth=")
+    assert message.replace("SPACE", space.name) in str(caught.value)
+    assert str(caught.value).count("depth=") == 1
+    assert len(str(caught.value)) < 300
+    assert repr(space) == f"<Space {space.name}>"
 
 
 def test_a_space_without_a_table_says_how_to_give_one(own_space):

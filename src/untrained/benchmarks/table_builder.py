@@ -23,6 +23,8 @@ _MISSING_NUMBER = -1e8
 _RELATIVE_TOLERANCE = 1e-3
 # Files are hashed in pieces of this size.
 _BLOCK_BYTES = 1 << 20
+# Longer architectures are cut in messages.
+_MAX_ARCH_SHOWN = 100
 
 
 class TableBuilder:
@@ -131,14 +133,30 @@ def make_arch_reader(space: "str | Space") -> Callable[[str], str]:
     # The import needs torch, and reading a finished table does not.
     from untrained.spaces import load_space
 
-    parse = load_space(space).parse
+    loaded_space = load_space(space)
+    name = space if isinstance(space, str) else space.name
 
     @cache
     def read_arch(text: str) -> str:
         try:
-            return str(parse(text))
+            return str(loaded_space.parse(text))
         except UsageError as error:
             first_line = str(error).partition("\n")[0]
-            raise ValueError(f"{text} is not in {space}: {first_line}") from error
+            reason = _remove_arch(first_line, text, loaded_space.name)
+            shown_text = text
+            if len(text) > _MAX_ARCH_SHOWN:
+                # The reason at the end must not be cut.
+                shown_text = text[:_MAX_ARCH_SHOWN] + "..."
+            raise ValueError(f"{shown_text} is not in {name}: {reason}") from error
 
     return read_arch
+
+
+def _remove_arch(message: str, arch_text: str, space_name: str) -> str:
+    """Return the message about an architecture without the architecture itself."""
+    for start in (f"{arch_text} is not in {space_name}: ", f"{arch_text}: "):
+        if message.startswith(start):
+            return message.removeprefix(start)
+    if message.startswith(f"{arch_text} has "):
+        return "it" + message.removeprefix(arch_text)
+    return message

@@ -121,6 +121,10 @@ class Space:
     options: tuple[tuple[str, Any], ...] = ()
     version: int = 1
 
+    def __repr__(self) -> str:
+        # The fields hold functions, whose representations are long and say nothing.
+        return f"<Space {self.name}>"
+
     @property
     def about(self) -> str:
         """First line of the docstring of the function."""
