@@ -71,10 +71,31 @@ def test_rows_of_the_same_architecture_are_seeds(own_space):
     seeds = [frame["accuracy"][:6], frame["accuracy"][6:]]
     expected = stats.spearmanr(*seeds).statistic
     assert result.notes[0] == (
+        "The table has 12 rows; 6 architectures have several rows, whose mean is their known "
+        "result."
+    )
+    assert result.notes[1] == (
         f"Noise ceiling: two trainings of the same 6 networks have a rank correlation of "
         f"{expected:.3f}. Against one training, a perfect proxy could reach about "
         f"{expected**0.5:.2f}, because only one side of that comparison is noisy."
     )
+
+
+def test_identical_rows_of_an_architecture_are_reported_as_copies(own_space):
+    frame = make_frame()
+    one_copy = run_bench(own_space, pd.concat([frame, frame[:1]]), run="one")
+    copies = (
+        " The rows of an architecture are identical, so they are probably copies and not several "
+        "trainings: no noise ceiling is shown."
+    )
+    assert one_copy.notes[0] == (
+        "The table has 7 rows; 1 architecture has several rows, whose mean is its known result."
+        + copies
+    )
+    all_twice = run_bench(own_space, pd.concat([frame, frame]), run="all")
+    assert all_twice.notes[0].startswith("The table has 12 rows; 6 architectures have several")
+    assert all_twice.notes[0].endswith(copies)
+    assert not any("Noise ceiling" in note for note in all_twice.notes)
 
 
 def test_the_direction_of_another_metric_is_reported(own_space):

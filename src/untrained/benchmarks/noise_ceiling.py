@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from untrained.benchmarks.statistics import TOP_SHARE, count_top, orient_score, spearman
 from untrained.benchmarks.table import BenchmarkTable, Metric
+from untrained.formatting import format_count
 from untrained.types import Arch
 
 # With fewer networks in the top group, their correlation is meaningless.
@@ -65,8 +66,8 @@ def measure_noise_ceiling(
         archs: The architectures of the comparison.
 
     Returns:
-        The agreement of the two trainings; None if the table has no results of single seeds, or if
-        the correlation is undefined.
+        The agreement of the two trainings; None if the table has no results of single seeds, if
+        repeated results are copies, or if the correlation is undefined.
     """
     seed_metrics = table.list_seed_metrics(metric)
     if len(seed_metrics) < 2:
@@ -75,6 +76,8 @@ def measure_noise_ceiling(
     results = orient_score(results, metric.higher_is_better)
     is_repeated = np.isfinite(results).sum(0) >= 2
     results = results[:, is_repeated]
+    if _are_copies(results):
+        return None
     first, second = _take_first_two(results)
     overall = spearman(first, second)
     if overall is None:
@@ -86,6 +89,47 @@ def measure_noise_ceiling(
         best = np.argsort(-means, kind="stable")[:top_count]
         top_spearman = spearman(first[best], second[best])
     return NoiseCeiling(len(means), overall, top_spearman)
+
+
+def describe_repeated_rows(table: BenchmarkTable, metric: Metric) -> str:
+    """Describe the architectures with several rows in a user's table; empty if there are none.
+
+    Args:
+        table: The table.
+        metric: The metric that proxies are compared with. Every row has a value of it.
+    """
+    seed_metrics = table.list_seed_metrics(metric)
+    if len(seed_metrics) < 2:
+        return ""
+    results = np.array([table.read_column(seed_metric) for seed_metric in seed_metrics])
+    row_counts = np.isfinite(results).sum(0)
+    is_repeated = row_counts >= 2
+    repeated_count = int(is_repeated.sum())
+    verb = "has" if repeated_count == 1 else "have"
+    owner = "its" if repeated_count == 1 else "their"
+    text = (
+        f"The table has {int(row_counts.sum()):,} rows; "
+        f"{format_count(repeated_count, 'architecture')} {verb} several rows, whose mean is "
+        f"{owner} known result."
+    )
+    if _are_copies(results[:, is_repeated]):
+        text += (
+            " The rows of an architecture are identical, so they are probably copies and not "
+            "several trainings: no noise ceiling is shown."
+        )
+    return text
+
+
+def _are_copies(results: NDArray[np.float64]) -> bool:
+    """Return whether all results of each network are equal.
+
+    Args:
+        results: One row per seed and one column per network, each with at least two results; NaN
+            is missing.
+    """
+    if not results.size:
+        return False
+    return bool(np.all(np.nanmax(results, axis=0) == np.nanmin(results, axis=0)))
 
 
 def _take_first_two(

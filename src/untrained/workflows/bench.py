@@ -22,7 +22,7 @@ from untrained.benchmarks.comparison import (
     rank_failures_last,
     sort_results,
 )
-from untrained.benchmarks.noise_ceiling import measure_noise_ceiling
+from untrained.benchmarks.noise_ceiling import describe_repeated_rows, measure_noise_ceiling
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.benchmarks.table import BenchmarkTable
 from untrained.command_text import format_options
@@ -205,6 +205,7 @@ def bench(
     table_path = _find_table_path(table, folder)
     notes = [
         describe_baseline_on_scored_archs(results, truth.values),
+        describe_repeated_rows(truth.table, truth.metric) if table is not None else "",
         ceiling.describe() if ceiling else "",
         _describe_direction(truth) if table is not None else "",
         _describe_table(truth.table),
