@@ -55,7 +55,7 @@ def test_every_file_is_read_correctly_or_listed_with_a_reason(fashion, project, 
         "not read again",
     }
     assert {name.partition("/")[2] for name in problems} & {"whole.png", "twin.png"}
-    assert (card["smallest"], card["middle"], card["largest"]) == ([28, 28], [28, 28], [300, 300])
+    assert (card["smallest"], card["median"], card["largest"]) == ([28, 28], [28, 28], [300, 300])
     assert card["input_size"] == 32
 
     expected = write_odd_images(project / "again" / "photos" / "cats")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import find_shared
 from untrained.config import ComputeConfig
-from untrained.errors import UsageError
+from untrained.errors import Interrupted, UsageError
 from untrained.papers import dextr_searches, nasi_searches, reproduce, searches
 from untrained.papers.experiment import ExperimentConfig
 from untrained.papers.searches import SearchOutcome, SearchPlan, run_searches
@@ -110,7 +110,7 @@ def test_interrupted_search_says_how_to_resume(run_folder, monkeypatch):
         return replace(result, run=replace(result.run, end_reason="interrupted"))
 
     monkeypatch.setattr(searches, "run_search", stop_search)
-    with pytest.raises(UsageError, match="the same command resumes"):
+    with pytest.raises(Interrupted, match="the same command resumes"):
         run_searches(make_config(run_folder), PLANS, "searches")
     assert not PLANS[1].get_folder(make_config(run_folder)).exists(), "no other search is started"
 

@@ -10,6 +10,7 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 from torch import Tensor, nn
 
 from untrained.data import TEST, TRAIN, DataSource, load_data
+from untrained.formatting import format_measured
 from untrained.reports.pages.training_sections import make_training_sections
 from untrained.training.adaptation import adapt_recipe
 from untrained.training.batches import BatchLoader
@@ -136,13 +137,14 @@ def test_the_page_shows_curve_metrics_predictions_and_largest_errors(result):
     worst = result.mistakes[0]
     for text in (
         "Test RMSE",
-        f"{result.rmse:.4g}, MAE {result.mae:.4g}, R2 {result.r2:.3f} on 20 samples",
+        f"{format_measured(result.rmse)}, MAE {format_measured(result.mae)}, "
+        f"R2 {result.r2:.3f} on 20 samples",
         "always predicting the mean has a test RMSE of",
         "Learning curves",
         "Predictions and labels",
         "in the unit of y.",
         "Largest errors",
-        f"{worst['truth']:.4g}, predicted\u00a0{worst['predicted']:.4g}",
+        f"{format_measured(worst['truth'])}, predicted\u00a0{format_measured(worst['predicted'])}",
     ):
         assert text in page, text
     assert "Confusion" not in page

@@ -26,7 +26,7 @@ from tests.training.toys import (
 )
 from untrained import Arch, Probe, load_space, proxy, search
 from untrained.data.parts import ImagePart
-from untrained.errors import UsageError
+from untrained.errors import Interrupted, UsageError
 from untrained.seeds import make_generator
 from untrained.training.batches import BatchLoader
 from untrained.training.ema import WeightAverage
@@ -367,7 +367,7 @@ def test_a_step_follows_the_recipe(tmp_path, data, monkeypatch):
     monkeypatch.setattr(Training, "train_step", train_one_step)
     model = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
     recipe = "quick(batch=10,crop=0,warm_up=0.0,rate=0.5,decay=0.01,nesterov=False,clip=0.1,smoothing=0.0)"
-    with pytest.raises(UsageError):
+    with pytest.raises(Interrupted):
         train_toy(tmp_path / "a", data, recipe, what=model)
     before, after, batch = steps[0]
     p = (batch.inputs.flatten(1) @ before["1.weight"].T + before["1.bias"]).softmax(1)

@@ -56,7 +56,9 @@ def test_the_limit_follows_from_the_times_of_designs_and_random_networks(
     samples = len(source.parts[TRAIN]) + len(source.parts[VAL])
     assert size.limit.seconds_per_flop == pytest.approx(3e-12)
     assert size.limit.seconds_per_byte == pytest.approx(4e-10)
-    assert size.limit.seconds == pytest.approx(1000.0 / (TARGET_EPOCHS * samples))
+    # On a CPU, most steps of a short training see reduced pictures.
+    cost = 0.4 + 0.6 * 25 / 64
+    assert size.limit.seconds == pytest.approx(1000.0 / (cost * TARGET_EPOCHS * samples))
     # The middle of those that were timed is faster than a network at the limit, or it is not.
     step_seconds = sorted(predict_step(arch) for arch in timed)
     middle = (step_seconds[4] + step_seconds[5]) / 2

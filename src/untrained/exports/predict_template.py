@@ -294,7 +294,7 @@ def format_predictions(outputs: Array, config: dict[str, Any], top: int) -> list
 
 def format_probabilities(probabilities: Array, config: dict[str, Any], top: int) -> list[str]:
     """Return the most probable classes with their probabilities, or that of a binary label."""
-    if config["table"] and config["loss"] == "bce":
+    if config["table"] and config.get("loss") == "bce":
         return [f"{config['table']['label']} {probabilities[1]:.6f}"]
     best = np.argsort(-probabilities)[:top]
     return [f"{config['classes'][index]} {probabilities[index]:.4f}" for index in best]
@@ -311,7 +311,7 @@ def parse_arguments(config: dict[str, Any]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("paths", nargs="+", type=Path, help=files)
     top_help = "how many classes to print per sample"
-    if config.get("target") or config["loss"] == "bce":
+    if config.get("target") or config.get("loss") == "bce":
         # There are no classes. The option stays, so that one command suits every network.
         top_help = argparse.SUPPRESS
     parser.add_argument("--top", type=int, default=1, help=top_help)

@@ -608,8 +608,8 @@ class Probe(ForwardProbe):
     @cached_property
     def depth(self) -> int:
         """The longest chain of weight matrices from input to output."""
-        inputs = self.copy_inputs()[:1]
         with torch.enable_grad(), self.scoring_mode():
+            inputs = self.copy_inputs()[:1]
             try:
                 return measure_depth(self.model, inputs, read_logits)
             except Unscorable:
