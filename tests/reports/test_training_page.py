@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from untrained.reports.group_comparison import Contrast, TrainedGroup, compare_g
 from untrained.reports.pages import search_page, training_page
 from untrained.reports.pages.training_sections import make_training_headline, make_training_sections
 from untrained.training.accuracy import format_accuracy
+from untrained.training.recipes import load_recipe
 from untrained.training.result import TrainingKey, TrainingResult
 from untrained.types import BINARY, REGRESSION
 
@@ -403,3 +405,18 @@ def test_the_terminal_says_that_a_finished_training_was_reused(capsys):
     # On a table, the contest of the same command has trained it.
     show_training_result(training, Path("report.html"), of_search=True, is_from_contest=True)
     assert text not in capsys.readouterr().out
+
+
+def test_all_values_of_the_recipe_are_shown_also_in_the_report_of_a_search():
+    recipe = load_recipe("photos(epochs=7,flip=False)").to_document()
+    training = make_training()
+    training = replace(training, key=replace(training.key, recipe=recipe))
+    page = search_page.render_search_page(replace(make_summary(), training=training))
+    start = page.index("<summary>All values of the recipe photos</summary>")
+    section = page[start : page.index("</details>", start)]
+    for name, value in recipe.items():
+        if name != "name":
+            shown_value = escape(str(value)) or "\u2013"
+            assert f"<dt>{name}</dt><dd>{shown_value}</dd>" in section
+    assert "<dt>epochs</dt><dd>7</dd>" in section
+    assert "<dt>flip</dt><dd>False</dd>" in section

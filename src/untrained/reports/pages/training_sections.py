@@ -7,6 +7,8 @@ from typing import Any
 from untrained import formatting
 from untrained.formatting import format_count, format_label_name
 from untrained.reports.pages.html import (
+    DASH,
+    make_collapsible,
     make_fact_list,
     make_paragraph,
     make_responsive,
@@ -106,11 +108,25 @@ def _make_result_section(training: TrainingResult) -> str:
     sentences = [_describe_ending(training), _describe_selection(training)]
     for training_note in training.notes:
         sentences.append(f"{training_note[0].upper()}{training_note[1:]}.")
-    parts = [make_fact_list(facts), make_paragraph(" ".join(sentences), "note")]
+    parts = [
+        make_fact_list(facts),
+        make_paragraph(" ".join(sentences), "note"),
+        _make_recipe_values(training),
+    ]
     warning = training.chance_warning
     if warning:
         parts.insert(0, make_paragraph(f"Warning: {warning}.", "warn"))
     return make_section("Training", *parts)
+
+
+def _make_recipe_values(training: TrainingResult) -> str:
+    """Return all options of the recipe, also those that were chosen from the data."""
+    values = {}
+    for name, value in training.key.recipe.items():
+        if name != "name":
+            values[name] = str(value) or DASH
+    title = f"All values of the recipe {training.key.recipe['name']}"
+    return make_collapsible(title, make_fact_list(values))
 
 
 def _describe_ending(training: TrainingResult) -> str:
