@@ -213,17 +213,28 @@ def test_the_headline_names_the_number_of_parameters_once():
     assert "parameters" not in make_contest_headline(contest, has_params=False)
 
 
-def test_a_contest_of_one_round_has_no_next_round():
+@pytest.mark.parametrize(
+    ("finished_rounds", "next_round"),
+    [
+        (1, None),
+        (2, "; in the first of the 2 rounds, about a third of the networks advanced."),
+        (3, "; in each of the 3 rounds but the last, about a third of the networks advanced."),
+    ],
+)
+def test_the_rules_are_about_the_rounds_that_were_finished(finished_rounds, next_round):
+    """The contest was planned with three rounds."""
     summary = make_page_summary()
-    text = extract_body(render_search_page(summary))
-    assert "; in each of the 3 rounds but the last, about a third of the networks advanced." in text
-    contest = make_contest([row.arch for row in summary.ranking], rounds=1)
+    contest = make_contest([row.arch for row in summary.ranking])
+    entries = [replace(entry, rounds=entry.rounds[:finished_rounds]) for entry in contest.entries]
+    contest = replace(contest, entries=tuple(entries))
+    assert (contest.rounds, contest.finished_rounds) == (3, finished_rounds)
     text = extract_body(render_search_page(replace(summary, contest=contest)))
-    assert "of the networks advanced" not in text
-    assert (
-        "Every network was trained for about the same time, and for at least one epoch, on up to"
-        in text
-    )
+    if next_round is None:
+        assert "of the networks advanced" not in text
+        assert "Every network was trained for about the same time, on up to" in text
+    else:
+        assert next_round in text
+        assert "Every network of a round was trained for about the same time, on up to" in text
 
 
 def test_an_interval_that_is_wider_than_100_points_is_left_out():

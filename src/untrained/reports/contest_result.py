@@ -190,7 +190,7 @@ class Contest:
             best first. Entries that failed come last.
         tied: Numbers of the entries that the validation samples cannot distinguish from the best
             one, including that one.
-        rounds: Number of rounds.
+        rounds: Number of planned rounds.
         train_samples: Number of training samples; a round may use fewer.
         val_samples: Number of validation samples.
         recipe: What to type for the recipe.
@@ -227,6 +227,11 @@ class Contest:
     label: str = ""
     constant_rmse: float | None = None
     small_share: float = 0.0
+
+    @property
+    def finished_rounds(self) -> int:
+        """Number of rounds that took place: fewer than planned if the contest ended early."""
+        return max((len(entry.rounds) for entry in self.entries), default=0)
 
     @property
     def kind(self) -> TaskKind:

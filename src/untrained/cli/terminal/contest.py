@@ -38,7 +38,7 @@ def show_contest(contest: Contest) -> None:
     trainings = sum(len(entry.rounds) for entry in contest.entries)
     console.print_plain(
         f"the contest took {format_duration(contest.seconds)} for "
-        f"{format_count(trainings, 'training')} in {format_count(contest.rounds, 'round')}"
+        f"{format_count(trainings, 'training')} in {format_count(contest.finished_rounds, 'round')}"
     )
 
 

@@ -142,14 +142,15 @@ def _describe_rules(contest: Contest) -> str:
         bias = "low"
     networks = "Every network"
     next_round = ""
-    if contest.rounds > 1:
+    finished_rounds = contest.finished_rounds
+    if finished_rounds > 1:
         networks = "Every network of a round"
-        next_round = (
-            f"; in each of the {contest.rounds} rounds but the last, about a third of the networks "
-            "advanced"
-        )
+        earlier_rounds = f"each of the {finished_rounds} rounds but the last"
+        if finished_rounds == 2:
+            earlier_rounds = "the first of the 2 rounds"
+        next_round = f"; in {earlier_rounds}, about a third of the networks advanced"
     return (
-        f"{networks} was trained for about the same time, and for at least one epoch, on up to "
+        f"{networks} was trained for about the same time, on up to "
         f"{contest.train_samples:,} samples of "
         f"{contest.data} with the recipe {contest.recipe}{next_round}. "
         f"{result_title} was measured on {contest.val_samples:,} other samples; \u00b1 is its 95 % "
