@@ -381,13 +381,15 @@ def test_the_description_says_how_far_members_agree():
     # NAS-Bench-101, TransNAS-Bench-101, the chains and the table convnet have 0.76, 0.75, 0.69
     # and 0.69.
     assert describe_consensus(facts) == (
-        "The 2 of the 3 proxies of consensus have a mean rank correlation of 0.71 with each other. "
+        "2 of the 3 proxies of consensus have a mean rank correlation of 0.71 with each other. "
         "The size of the networks explains 83 % of the combined ranking. "
         "On benchmarks with a similar agreement (NAS-Bench-101, TransNAS-Bench-101, chains of "
         "residual blocks and the table convnet), the consensus has a rank correlation with accuracy "
         "of 0.61 to 0.82; FLOPs alone have 0.53 to 0.77. "
         "meco_opt is left out: it failed on 40 of 64 reference networks."
     )
+    complete = describe_consensus({**facts, "left_out": {}})
+    assert complete.startswith("The 2 proxies of consensus have a mean rank correlation of 0.71 ")
     disagreeing = describe_consensus({**facts, "agreement": 0.2})
     assert "check the ranking with --confirm" in disagreeing
     assert (
@@ -438,3 +440,7 @@ def test_few_reference_networks_do_not_show_how_far_members_agree(count, start):
         assert "too few" not in text
     else:
         assert text == f"{start} too few to tell how far the 2 proxies of consensus agree."
+        text = describe_consensus({**facts, "left_out": {"meco_opt": "failed"}})
+        assert text.startswith(
+            f"{start} too few to tell how far 2 of the 3 proxies of consensus agree. meco_opt is "
+        )

@@ -189,7 +189,7 @@ def describe_consensus(
         is_sample_of_space: Whether the reference networks are a random sample of a space. Then the
             benchmarks with a similar agreement are named.
     """
-    members = f"{len(facts['weights'])} proxies"
+    members = f"the {len(facts['weights'])} proxies"
     if facts["left_out"]:
         total = len(facts["weights"]) + len(facts["left_out"])
         members = f"{len(facts['weights'])} of the {total} proxies"
@@ -202,7 +202,7 @@ def describe_consensus(
         noun = "reference network" if is_sample_of_space else "network"
         verb = "is" if network_count == 1 else "are"
         sentences.append(
-            f"{format_count(network_count, noun)} {verb} too few to tell how far the "
+            f"{format_count(network_count, noun)} {verb} too few to tell how far "
             f"{members} of {facts['label']} agree."
         )
         # Numbers of so few networks are not shown.
@@ -215,7 +215,7 @@ def describe_consensus(
             if advice:
                 comparison += f": {advice}"
         sentences.append(
-            f"The {members} of {facts['label']} have a mean rank correlation of "
+            f"{members[0].upper()}{members[1:]} of {facts['label']} have a mean rank correlation of "
             f"{agreement:.2f} with each other{comparison}."
         )
     if explained_by_size is not None:
