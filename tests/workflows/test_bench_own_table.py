@@ -1,5 +1,6 @@
 """`bench` with a table of the user."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,17 @@ def test_proxies_are_compared_with_the_results_of_the_user(own_space):
     assert result.folder == "runs/bench-mine.py_mynet-results.csv-accuracy-noise"
     assert "--table results.csv" in result.command
     assert BenchmarkResult.read(result.folder) == result
+
+
+def test_a_printed_result_is_one_line_with_the_best_proxies(own_space):
+    result = run_bench(own_space, make_frame())
+    best = result.proxy_results[0]
+    start = "<BenchmarkResult DataFrame: accuracy; 6 architectures; best rank correlations: "
+    assert repr(result).startswith(f"{start}{best.proxy} {best.statistics['spearman'].value:.3f}, ")
+    assert repr(result).count(",") == 2
+    assert len(str(result)) < 200
+    failed = replace(result, proxy_results=(replace(best, statistics={"spearman": None}),))
+    assert repr(failed) == "<BenchmarkResult DataFrame: accuracy; 6 architectures>"
 
 
 def test_a_dataframe_is_saved_so_that_the_command_can_be_repeated(own_space):

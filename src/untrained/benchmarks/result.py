@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from untrained.files import read_result_file, write_result_files
+from untrained.formatting import format_count
 
 BENCHMARK_FILE = "benchmark.json"
+# Number of proxies that the representation of a result names.
+_PROXIES_IN_REPR = 3
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,18 @@ class BenchmarkResult:
     advice: str = ""
     next_command: str = ""
     recommended: str = ""
+
+    def __repr__(self) -> str:
+        # All scores of all architectures would fill several pages.
+        parts = [format_count(len(self.archs), "architecture")]
+        best_proxies = []
+        for result in self.proxy_results[:_PROXIES_IN_REPR]:
+            correlation = result.statistics.get("spearman")
+            if correlation is not None:
+                best_proxies.append(f"{result.proxy} {correlation.value:.3f}")
+        if best_proxies:
+            parts.append(f"best rank correlations: {', '.join(best_proxies)}")
+        return f"<BenchmarkResult {self.title}; {'; '.join(parts)}>"
 
     def rows(self) -> list[dict[str, object]]:
         """Return one flat row per proxy, best first."""
