@@ -120,7 +120,7 @@ def _check_objectives_differ(strategy: StrategySpec, plan: ScoringPlan) -> None:
 
 
 def check_data(space: Space, task: Task) -> None:
-    """Refuse a table for networks that expect images, and images for networks of tables.
+    """Refuse a table for networks that expect images, and images for networks that expect tables.
 
     Some networks accept inputs of any shape, so one network is built and run.
 
