@@ -215,8 +215,8 @@ def describe_consensus(
             if advice:
                 comparison += f": {advice}"
         sentences.append(
-            f"{members[0].upper()}{members[1:]} of {facts['label']} have a mean rank correlation of "
-            f"{agreement:.2f} with each other{comparison}."
+            f"{members[0].upper()}{members[1:]} of {facts['label']} have a mean rank correlation "
+            f"of {agreement:.2f} with each other{comparison}."
         )
     if explained_by_size is not None:
         share = format_percent(explained_by_size, 0)
