@@ -17,7 +17,12 @@ from time import process_time
 
 import own_table
 import torch
-from own_table import Recipe, measure_accuracy, train_network  # the script beside this one
+from own_table import (  # the script beside this one
+    Recipe,
+    append_result,
+    measure_accuracy,
+    train_network,
+)
 
 from untrained.data import load_data, set_input_size
 from untrained.seeds import derive_seed, make_generator, make_torch_generator
@@ -27,7 +32,6 @@ from untrained.types import Arch, Batch, Task
 
 SPACES_FILE = Path(__file__).parent / "chain_spaces.py"
 EPOCHS = 6
-COLUMNS = ("arch", "accuracy", "cpu_seconds", "date")
 COUNTS = {"mobile_chain": 60, "residual_chain": 90}
 
 
@@ -45,7 +49,6 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     options.run.mkdir(parents=True, exist_ok=True)
-    own_table.EPOCHS = EPOCHS
     counts = {name: getattr(options, f"{name}s") for name in COUNTS}
     spaces = {name: load_space(f"{SPACES_FILE}:{name}") for name in COUNTS}
     task = next(iter(spaces.values())).task
@@ -57,7 +60,7 @@ def main() -> None:
             arch = sample_network(space, name, index)
             if index < counts[name] and str(arch) not in read_archs(path):
                 row = train_and_evaluate(space, name, arch, samples, source.task)
-                append_row(path, row)
+                append_result(path, row)
                 print(f"{name} {index}: {row['accuracy']} %, {row['cpu_seconds']} s", flush=True)
 
 
@@ -88,9 +91,9 @@ def train_and_evaluate(
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return the recipe of `convnet` for another space."""
+    """Return the recipe of `convnet` with fewer epochs, for another space."""
     recipes = {recipe.space: recipe for recipe in own_table.RECIPES}
-    return replace(recipes["convnet"], space=name)
+    return replace(recipes["convnet"], space=name, epochs=EPOCHS)
 
 
 def read_archs(path: Path) -> set[str]:
@@ -99,15 +102,6 @@ def read_archs(path: Path) -> set[str]:
         return set()
     with path.open(newline="") as file:
         return {row["arch"] for row in csv.DictReader(file)}
-
-
-def append_row(path: Path, row: dict[str, object]) -> None:
-    is_new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
 
 
 if __name__ == "__main__":

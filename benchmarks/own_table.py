@@ -46,7 +46,6 @@ from untrained.training.memory import keep_freed_memory
 from untrained.types import Arch, Batch, Task
 
 RESULTS = "results.csv"
-COLUMNS = ("space", "arch", "seed", "accuracy", "params", "flops", "cpu_seconds", "date")
 DATA = "cifar10"
 SIDE = 16
 TRAIN_SAMPLES = 4_000
@@ -81,6 +80,7 @@ class Recipe:
         optimiser: "sgd" or "adamw".
         rate: Largest learning rate.
         decay: Weight decay.
+        epochs: Number of epochs.
     """
 
     space: str
@@ -89,6 +89,7 @@ class Recipe:
     optimiser: str
     rate: float
     decay: float
+    epochs: int = EPOCHS
 
 
 RECIPES = (
@@ -233,9 +234,9 @@ def train_network(
     """Train a network in place."""
     optimiser = make_optimiser(model, recipe)
     steps_per_epoch = len(samples) // BATCH
-    step_count = EPOCHS * steps_per_epoch
+    step_count = recipe.epochs * steps_per_epoch
     model.train()
-    for step, indices in enumerate(iterate_batches(len(samples), generator)):
+    for step, indices in enumerate(iterate_batches(len(samples), recipe.epochs, generator)):
         rate = recipe.rate * compute_schedule(step, step_count, steps_per_epoch)
         for group in optimiser.param_groups:
             group["lr"] = rate
@@ -256,9 +257,9 @@ def make_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     )
 
 
-def iterate_batches(sample_count: int, generator: torch.Generator) -> Iterator[Tensor]:
+def iterate_batches(sample_count: int, epochs: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Yield the indices of the samples of every step of all epochs."""
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         order = torch.randperm(sample_count, generator=generator)
         for first in range(0, sample_count, BATCH):
             yield order[first : first + BATCH]
@@ -302,10 +303,10 @@ def read_results(path: Path) -> list[dict[str, str]]:
 
 
 def append_result(path: Path, row: dict[str, object]) -> None:
-    """Append a line to results.csv."""
+    """Append a line to a CSV file; a new file begins with the names of the columns."""
     is_new = not path.exists()
     with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+        writer = csv.DictWriter(file, row)
         if is_new:
             writer.writeheader()
         writer.writerow(row)
@@ -369,7 +370,7 @@ def describe_origin(recipe: Recipe, rows: list[dict[str, str]]) -> dict[str, str
     return {
         "command": "python benchmarks/own_table.py train",
         "recipe": (
-            f"{EPOCHS} epochs of {optimiser} on {TRAIN_SAMPLES:,} pictures of CIFAR-10 at {SIDE} "
+            f"{recipe.epochs} epochs of {optimiser} on {TRAIN_SAMPLES:,} pictures of CIFAR-10 at {SIDE} "
             f"pixels, evaluated on {EVALUATION_SAMPLES:,} others; networks of "
             f"{recipe.min_flops / 1e6:g} to {recipe.max_flops / 1e6:g} million multiply-adds"
         ),

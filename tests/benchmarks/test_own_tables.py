@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import sys
+from dataclasses import replace
 from math import log
 from pathlib import Path
 from types import ModuleType
@@ -113,6 +114,8 @@ def script(tmp_path, monkeypatch) -> ModuleType:
     monkeypatch.setattr(module, "DATA", "digits")
     monkeypatch.setattr(module, "TRAIN_SAMPLES", 20)
     monkeypatch.setattr(module, "EVALUATION_SAMPLES", 40)
+    recipes = tuple(replace(recipe, epochs=2) for recipe in module.RECIPES)
+    monkeypatch.setattr(module, "RECIPES", recipes)
     monkeypatch.setattr(module, "EPOCHS", 2)
     monkeypatch.setattr(module, "BATCH", 10)
     monkeypatch.setattr(known_benchmarks, "_PACKAGE_FOLDER", tmp_path / "tables")
