@@ -3,7 +3,7 @@
 The time of a step of a convolutional network falls with the square of the side of the pictures. The
 last steps see pictures of full size, the size that the network will be used with. In the same
 number of epochs, networks become worse; in the same time they become better if there is only time
-for few epochs (docs/results/one-command.md).
+for few epochs (dev/LOG.md, 2026-11-20, and docs/results/one-command.md).
 """
 
 from collections.abc import Callable

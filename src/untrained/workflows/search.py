@@ -536,7 +536,8 @@ def run_search(
     run = _open_run(setup)
     finished_phases = _list_finished_phases(setup, run, time_plan)
     if finished_phases and setup.budget.seconds is not None:
-        # More scores would not change who wins. A search scores at least one network per session.
+        # More scores would not change which network wins. A search scores at least one network per
+        # session.
         setup = replace(setup, budget=replace(setup.budget, seconds=0.0))
     remark = ""
     if time_plan.describe() or finished_phases:
